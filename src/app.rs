@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use crate::clock::{Clock, Ids, SystemClock};
 use crate::config::{Config, StoreUrl};
 use crate::context::Context;
-use crate::domain::{Fanout, Id, Inbox, UserId, Window};
+use crate::domain::{DaySet, Fanout, Id, Inbox, UserId};
 use crate::email::{Mailer, Pinned};
 use crate::engine::coalescer::Coalescer;
 use crate::engine::delivery::brand_identities::Identities;
@@ -20,7 +20,7 @@ use crate::metrics::{Build, Metrics};
 use crate::operate::metrics_text::ScrapeCache;
 use crate::operate::open::open_store;
 use crate::render;
-use crate::store::{Accepted, FeedParts, Store};
+use crate::store::{Acceptance, FeedParts, Store};
 use crate::wire::event::Unknown;
 
 mod measured;
@@ -45,11 +45,11 @@ pub struct App {
     /// Counts the work of this process.
     pub metrics: Metrics,
     /// Accepts short events of concurrent requests together.
-    accepting: Arc<Coalescer<Fanout, Accepted>>,
+    accepting: Arc<Coalescer<Fanout, Acceptance>>,
     /// Looks up what concurrent requests name together.
     looking_up: Arc<Coalescer<RequestNames, Unknown>>,
     /// Reads the feeds of concurrent requests together.
-    reading: Arc<Coalescer<(Window, UserId), FeedParts>>,
+    reading: Arc<Coalescer<(DaySet, UserId), FeedParts>>,
     /// Stores the marks of concurrent requests together.
     marking: Arc<Coalescer<(Inbox, Id), bool>>,
     scraped: Arc<ScrapeCache>,
@@ -139,7 +139,7 @@ impl App {
     pub fn end_with(&self, stop: &watch::Receiver<bool>) {
         let Identities { default, brands } = &*self.identities;
         for identity in brands.values().chain([default]) {
-            identity.account.end_with(stop.clone());
+            identity.account.set_shutdown_signal(stop.clone());
         }
     }
 }

@@ -24,13 +24,13 @@ mod server;
 mod sources;
 
 pub use brands::Brand;
-pub use mail::{Api, Mail, Transport};
+pub use mail::{Mail, ProviderApi, Transport};
 pub use policies::{Candidate, Candidates};
-use reader::Reader;
-pub use reader::{Problem, Problems, Warning};
+use reader::TableReader;
+pub use reader::{ConfigProblem, Problems, Warning};
 pub use sections::{Digest, Fanout, Feed, Hooks, LogFormat, Watch};
 use server::read_site;
-pub use server::{Server, Tokens};
+pub use server::{Server, TokenSettings};
 use sources::{DEFAULT_TABLE, PREFIX, overlay, set, syntax};
 pub use sources::{DEFAULTS, StoreUrl};
 
@@ -44,7 +44,7 @@ pub struct Config {
     /// The HTTP interface.
     pub server: Server,
     /// The keys that verify user tokens.
-    pub tokens: Tokens,
+    pub tokens: TokenSettings,
     /// The sender and the provider of emails.
     pub mail: Mail,
     /// The number of days before today that feeds and digests include, 0 to 60.
@@ -178,8 +178,8 @@ impl Config {
         Self::check(merged, Vec::new())
     }
 
-    fn check(merged: Table, problems: Vec<Problem>) -> Result<Self, Problems> {
-        let mut r = Reader::new(&merged, &DEFAULT_TABLE, problems);
+    fn check(merged: Table, problems: Vec<ConfigProblem>) -> Result<Self, Problems> {
+        let mut r = TableReader::new(&merged, &DEFAULT_TABLE, problems);
         let delivery = sections::delivery(&mut r);
         let batch = policies::standard_batch(&mut r);
         let stores = "sqlite:PATH or mongodb://HOST/DATABASE";
@@ -189,7 +189,7 @@ impl Config {
             store: r.parse_with("store", stores, StoreUrl::parse),
             site: read_site(&mut r),
             server: Server::read(&mut r),
-            tokens: Tokens::read(&mut r),
+            tokens: TokenSettings::read(&mut r),
             mail: Mail::read(&mut r, delivery.lease),
             window_back: r.number("window.days_back", 0..=60),
             fanout: Fanout::read(&mut r),
@@ -232,7 +232,7 @@ impl Config {
 
     /// Adds a warning if a call to a provider may take longer than the grace. Over SMTP the timeout
     /// is for each step, and a stop cancels all steps but the one that is under way.
-    fn check_grace(&self, r: &mut Reader<'_>) {
+    fn check_grace(&self, r: &mut TableReader<'_>) {
         let is_slow = |mail: &Mail| {
             let calls = !matches!(mail.transport, Transport::Outbox);
             calls && mail.timeout >= self.server.grace
@@ -282,8 +282,8 @@ impl Config {
     }
 }
 
-fn model(r: &mut Reader<'_>, path: &str) -> ModelMapping {
-    let field = |r: &mut Reader<'_>, name: &str| r.optional(&format!("{path}.{name}"));
+fn model(r: &mut TableReader<'_>, path: &str) -> ModelMapping {
+    let field = |r: &mut TableReader<'_>, name: &str| r.optional(&format!("{path}.{name}"));
     ModelMapping {
         collection: r.string(&format!("{path}.collection")),
         database: field(r, "database"),

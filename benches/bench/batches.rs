@@ -9,11 +9,11 @@ use chrono::TimeDelta;
 use mongodb::IndexModel;
 
 use tidings::clock::Clock;
-use tidings::domain::batch::{Accumulator, AccumulatorId, Item, Keep};
+use tidings::domain::batch::{Accumulator, AccumulatorId, BatchItem, Keep};
 use tidings::domain::{Audience, BatchKey, BatchPolicy, Details, EventType, Id, ObjectId, UserId};
 use tidings::engine::Silent;
 use tidings::engine::batches::Join;
-use tidings::engine::ingest::Request;
+use tidings::engine::ingest::NewEvent;
 use tidings::store::AccumulatorFilter;
 
 use crate::measure::{Rounds, Table, against, number, rounds, scaled, spread, timed};
@@ -43,8 +43,8 @@ fn accumulator(user: &str, key: &str) -> AccumulatorId {
     AccumulatorId { user: UserId::stored(user), key: BatchKey::Chosen(key.parse().expect("a key")) }
 }
 
-fn item(world: &World, o: &str) -> Item {
-    Item { i: unused(world), t: EventType::stored(KIND), o: ObjectId::stored(o) }
+fn item(world: &World, o: &str) -> BatchItem {
+    BatchItem { i: unused(world), t: EventType::stored(KIND), o: ObjectId::stored(o) }
 }
 
 /// Events that join each batch, one after another. The first one opens it.
@@ -79,7 +79,7 @@ pub async fn joins() {
             sent.expect("joins of the bare driver");
             theirs[phase] += took;
 
-            let items: std::sync::Arc<[Item]> = [item(&world, &o)].into();
+            let items: std::sync::Arc<[BatchItem]> = [item(&world, &o)].into();
             let joins = ids.iter().map(|user| Join {
                 accumulator: accumulator(user, &key),
                 items: items.clone(),
@@ -205,7 +205,7 @@ pub async fn burst() {
         let (_, took) = timed(async {
             for event in (part * EACH / 10)..((part + 1) * EACH / 10) {
                 for chunk in ids.chunks(1_000) {
-                    let request = |user: &String| Request {
+                    let request = |user: &String| NewEvent {
                         kind: EventType::stored(KIND),
                         objects: vec![ObjectId::stored(format!("a{event}"))],
                         audience: Audience::users([UserId::stored(user)]).expect("an audience"),
@@ -237,7 +237,7 @@ pub async fn burst() {
         closed
     })
     .await;
-    let tally = sender.ledger.tally.so_far();
+    let tally = sender.ledger.tally.snapshot();
     assert_eq!((tally.sent, tally.events), (ids.len() as u64, all as u64));
     table.row(&[
         format!(

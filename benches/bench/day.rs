@@ -11,7 +11,7 @@ use bson::Document;
 use chrono::TimeDelta;
 use tidings::domain::{Audience, Day, Details, EventType, FollowKey, ObjectId};
 use tidings::engine::Silent;
-use tidings::engine::digest::Request;
+use tidings::engine::digest::DigestRequest;
 use tidings::engine::ingest;
 
 use crate::measure::{Table, number, rounds, scaled, timed};
@@ -42,8 +42,8 @@ impl Costs {
     }
 }
 
-fn event(n: usize) -> ingest::Request {
-    ingest::Request {
+fn event(n: usize) -> ingest::NewEvent {
+    ingest::NewEvent {
         kind: EventType::stored("ArtworkPublished"),
         objects: vec![ObjectId::stored(format!("A{n:05}"))],
         audience: Audience::followers_of([FollowKey::stored("artist:1")]).expect("an audience"),
@@ -70,7 +70,7 @@ pub async fn day() {
                 false => TimeDelta::zero(),
             };
             let fan_out = fan_out(&world, linger).await;
-            let request = Request { now: true, ..Request::default() };
+            let request = DigestRequest { now: true, ..DigestRequest::default() };
             let digests = world.app.digests();
             let (report, took) = timed(digests.run(&request, &Silent)).await;
             assert_eq!(report.expect("a run").emails.events, (count * EVENTS) as u64);

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use futures::StreamExt;
 use tidings::domain::digest_content::{assemble, wanted};
 use tidings::domain::email_content::Caps;
-use tidings::domain::{Address, Day, EmailScope, Event, Id, User, UserId, Window};
+use tidings::domain::{Address, Day, DaySet, EmailScope, Event, Id, User, UserId};
 use tidings::engine::Silent;
-use tidings::engine::digest::Request;
+use tidings::engine::digest::DigestRequest;
 use tidings::engine::eligibility;
 use tidings::engine::eligibility::event_facts::{Catalog, StackEvents};
 use tidings::store::NewMarker;
@@ -30,7 +30,7 @@ async fn assemble_all(world: &World) -> (u64, usize) {
         confirmed: true,
         ..User::new(UserId::stored("a"))
     };
-    let mut chunks = world.store.scan(Window::ending(Day::of(now()), DAYS - 1), None, 1_000);
+    let mut chunks = world.store.scan(DaySet::ending(Day::of(now()), DAYS - 1), None, 1_000);
     let (mut read, mut told) = (0, 0);
     while let Some(chunk) = chunks.next().await {
         let mut chunk = chunk.expect("a chunk");
@@ -65,7 +65,7 @@ pub async fn assembly_and_flush() {
         assert_eq!(read, ids.len() as u64);
         assert!(told > 0);
         ours.note(read, took);
-        let request = Request { now: true, dry_run: true, ..Request::default() };
+        let request = DigestRequest { now: true, dry_run: true, ..DigestRequest::default() };
         let digests = world.app.digests();
         let (report, took) = timed(digests.run(&request, &Silent)).await;
         assert_eq!(report.expect("a rehearsal").due.users, ids.len() as u64);
@@ -98,7 +98,7 @@ pub async fn assembly_and_flush() {
 
 async fn flush(world: &World, ids: &[String], days: &[String]) {
     let few = &ids[..ids.len().min(scaled(500))];
-    let window = Window::ending(Day::of(now()), DAYS - 1);
+    let window = DaySet::ending(Day::of(now()), DAYS - 1);
     let (mut ours, mut original) = (Rounds::default(), Rounds::default());
     for round in 0..rounds(3) as u8 {
         let mut sorted: Vec<&String> = ids.iter().collect();

@@ -5,16 +5,16 @@ use std::time::{Duration, Instant};
 
 use tidings::domain::{Audience, Day, Details, Event, EventType, FollowKey, Id, ObjectId, UserId};
 use tidings::engine::Silent;
-use tidings::engine::ingest::Request;
+use tidings::engine::ingest::NewEvent;
 use tidings::store::Pushes;
 
 use crate::measure::{Rounds, Table, against, number, rounds, scaled, spread, timed};
 use crate::rivals;
 use crate::world::{World, bare, driver, now, people, url};
 
-fn request(audience: Audience, object: &str) -> Request {
+fn request(audience: Audience, object: &str) -> NewEvent {
     let (kind, objects) = (EventType::stored("ArtworkPublished"), vec![ObjectId::stored(object)]);
-    Request {
+    NewEvent {
         kind,
         objects,
         audience,

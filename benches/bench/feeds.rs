@@ -11,9 +11,9 @@ use bson::{Document, doc};
 use futures::TryStreamExt;
 use futures::future::join_all;
 use tidings::domain::feed_marks::Mark;
-use tidings::domain::feed_page::Cursor;
-use tidings::domain::{Day, UserId, Window};
-use tidings::engine::feed::{MarksInput, Request};
+use tidings::domain::feed_page::FeedCursor;
+use tidings::domain::{Day, DaySet, UserId};
+use tidings::engine::feed::{FeedRequest, MarksInput};
 use tidings::engine::{Silent, digest};
 use tidings::http::api;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -100,7 +100,7 @@ async fn digested_pages() {
     let ids = people(scaled(PEOPLE));
     world.users(&ids).await;
     world.fill(&ids, 8, EVENTS).await;
-    let request = digest::Request { now: true, ..Default::default() };
+    let request = digest::DigestRequest { now: true, ..Default::default() };
     let run = world.app.digests().run(&request, &Silent).await;
     assert_eq!(run.expect("a run").emails.sent, ids.len() as u64);
     let (stop, stopped) = watch::channel(false);
@@ -218,7 +218,7 @@ async fn pages_and_marks(table: &Table, events: usize, count: usize) {
     let index = mongodb::IndexModel::builder().keys(doc! {"user": 1, "read": 1}).build();
     rows.create_index(index).await.expect("an index");
     let feeds = world.app.feeds();
-    let request = |id: &UserId| Request {
+    let request = |id: &UserId| FeedRequest {
         user: id.clone(),
         query: Default::default(),
         limit: 20,
@@ -232,7 +232,7 @@ async fn pages_and_marks(table: &Table, events: usize, count: usize) {
     for _ in 0..rounds(5) {
         let begin = Instant::now();
         for id in &ids {
-            for day in Window::ending(Day::of(now()), 7).days() {
+            for day in DaySet::ending(Day::of(now()), 7).days() {
                 let stack = world.db.collection::<Document>(&day.collection());
                 let found = stack.find(doc! {"_id": id.as_str()}).await.expect("a find");
                 let _all: Vec<Document> = found.try_collect().await.expect("the stack");
@@ -332,7 +332,7 @@ async fn pages_and_marks(table: &Table, events: usize, count: usize) {
     world.end().await;
 }
 
-fn all_read(to: &Cursor) -> MarksInput {
+fn all_read(to: &FeedCursor) -> MarksInput {
     MarksInput {
         mark: Mark::Read,
         to: Some(to.clone()),

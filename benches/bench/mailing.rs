@@ -9,7 +9,7 @@ use bson::{Document, doc};
 use mongodb::{Collection, Database};
 use tidings::domain::Day;
 use tidings::engine::Silent;
-use tidings::engine::digest::Request;
+use tidings::engine::digest::DigestRequest;
 
 use crate::measure::{Rounds, Table, number, rounds, scaled, spread, timed};
 use crate::standing::processor;
@@ -49,7 +49,7 @@ pub async fn end_to_end() {
             bare.note(count as u64, timed(ledger_alone(&world, &ids)).await.1);
             let between = processor(&world).await;
             bare_server.note(count as u64, worked(between - begin));
-            let request = Request { now: true, ..Request::default() };
+            let request = DigestRequest { now: true, ..DigestRequest::default() };
             let digests = world.app.digests();
             let (report, took) = timed(digests.run(&request, &Silent)).await;
             assert_eq!(report.expect("a run").emails.sent, count as u64);

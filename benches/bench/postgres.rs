@@ -12,8 +12,8 @@ use std::time::Duration;
 use futures::StreamExt;
 use tidings::domain::{Audience, Day, Details, EventType, FollowKey, ObjectId, UserId};
 use tidings::engine::Silent;
-use tidings::engine::digest::Request as DigestRequest;
-use tidings::engine::feed::Request;
+use tidings::engine::digest::DigestRequest;
+use tidings::engine::feed::FeedRequest;
 use tidings::engine::ingest;
 
 use crate::measure::{Table, number, rounds, scaled, timed};
@@ -136,7 +136,7 @@ async fn ours(ids: &[String]) -> [f64; 7] {
         let read = |user: &UserId| {
             let (feeds, user) = (world.app.feeds(), user.clone());
             let request =
-                Request { user, query: Default::default(), limit: PAGE, accepts_cached: false };
+                FeedRequest { user, query: Default::default(), limit: PAGE, accepts_cached: false };
             tokio::spawn(async move { feeds.page(&request).await.expect("a page") })
         };
         let reads = futures::stream::iter(users.iter().map(read));
@@ -164,7 +164,7 @@ async fn ours(ids: &[String]) -> [f64; 7] {
 /// Sends one event with `objects` objects to all followers, and returns how long that took, in
 /// milliseconds.
 async fn fan_out(world: &World, objects: usize) -> f64 {
-    let event = ingest::Request {
+    let event = ingest::NewEvent {
         kind: EventType::stored("ArtworkPublished"),
         objects: (0..objects).map(|n| ObjectId::stored(format!("A{objects:02}{n:04}"))).collect(),
         audience: Audience::followers_of([FollowKey::stored("artist:1")]).expect("an audience"),

@@ -6,7 +6,7 @@ use tidings::domain::schedule::Common;
 use tidings::domain::user::DigestPreference;
 use tidings::domain::{Address, Cadence, Day, Id, StackId, User, UserId};
 use tidings::engine::Silent;
-use tidings::engine::digest::Request;
+use tidings::engine::digest::DigestRequest;
 use tidings::store::NewMarker;
 
 use crate::measure::{Rounds, Table, number, rounds, scaled, spread, timed};
@@ -92,7 +92,7 @@ async fn tick(world: &World) -> u64 {
 
 /// Scans all users, or only `users`, in a dry run. Returns how many are due.
 async fn look(world: &World, users: Option<Vec<UserId>>) -> u64 {
-    let request = Request { users, dry_run: true, ..Request::default() };
+    let request = DigestRequest { users, dry_run: true, ..DigestRequest::default() };
     let report = world.app.digests().run(&request, &Silent).await;
     report.expect("a rehearsal").due.users
 }

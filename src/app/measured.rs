@@ -12,9 +12,9 @@ use futures::stream::BoxStream;
 
 use crate::clock::Clock;
 use crate::domain::delivery::{Cause, Transition};
-use crate::domain::{Delivery, DeliveryId, Fanout, Feedback, Id, Progress};
+use crate::domain::{Delivery, DeliveryId, FanOutProgress, Fanout, Feedback, Id};
 use crate::metrics::Metrics;
-use crate::store::{Accepted, Intercept, Result, Store};
+use crate::store::{Acceptance, Intercept, Result, Store};
 
 /// Wraps a store.
 pub(super) struct MeasuredStore {
@@ -62,16 +62,16 @@ impl Intercept for MeasuredStore {
         measured.boxed()
     }
 
-    fn accepted(&self, fanouts: &[Fanout], outcomes: &[Accepted]) {
+    fn accepted(&self, fanouts: &[Fanout], outcomes: &[Acceptance]) {
         for (fanout, outcome) in fanouts.iter().zip(outcomes) {
             match outcome {
-                Accepted::New => self.metrics.accepted(fanout.kind.as_str()),
-                Accepted::Known(_) => self.metrics.repeated(),
+                Acceptance::New => self.metrics.accepted(fanout.kind.as_str()),
+                Acceptance::Known(_) => self.metrics.repeated(),
             }
         }
     }
 
-    fn saved(&self, progress: &[(Id, Progress)], saved: &[bool]) {
+    fn saved(&self, progress: &[(Id, FanOutProgress)], saved: &[bool]) {
         let now = self.clock.now();
         let saved = progress.iter().zip(saved).filter(|(_, saved)| **saved);
         for ((id, progress), _) in saved.filter(|((_, progress), _)| progress.done) {

@@ -2,7 +2,7 @@
 
 use super::App;
 use crate::engine::access::keys::ServerKeys;
-use crate::engine::access::tokens::Tokens;
+use crate::engine::access::tokens::UserTokens;
 use crate::engine::archive::Archive;
 use crate::engine::archive::expired_records::Cleaner;
 use crate::engine::batches::BatchService;
@@ -122,9 +122,9 @@ impl App {
     }
 
     /// Verifies user tokens.
-    pub fn tokens(&self) -> Tokens {
+    pub fn tokens(&self) -> UserTokens {
         let tokens = &self.config.tokens;
-        Tokens::new(&tokens.audience, tokens.keys.clone())
+        UserTokens::new(&tokens.audience, tokens.keys.clone())
     }
 
     /// Runs fan-outs, batches, deliveries and digests.

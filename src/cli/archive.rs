@@ -7,7 +7,7 @@ use clap::Args as Arguments;
 
 use super::exit::explain_failure;
 use super::session::{Access, Exit, Session, phrases};
-use crate::engine::archive::{Request, part_of};
+use crate::engine::archive::{ArchiveRequest, part_of};
 use crate::wire::transfer::{DayFate, DayReport};
 
 /// Drop old days, optionally exporting them first
@@ -39,7 +39,7 @@ impl Args {
         };
         session.set("archive.keep", self.keep.as_ref());
         let (app, screen) = (session.open(access).await?, &mut *session.screen);
-        let request = Request {
+        let request = ArchiveRequest {
             keep: app.config.archive_keep,
             export: self.export.clone(),
             dry_run: self.dry_run,

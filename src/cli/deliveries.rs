@@ -12,7 +12,7 @@ use crate::domain::delivery::OperatorDecision;
 use crate::domain::{DeliveryId, DeliveryState, ReportKind, UserId};
 use crate::engine::delivery::operator_actions::Only;
 use crate::store::Span;
-use crate::wire::delivery::{DeliveryRow, Listed, Story};
+use crate::wire::delivery::{DeliveryRow, DeliveryStory, Listed};
 
 /// List emails and their outcomes, newest first
 #[derive(Debug, Arguments)]
@@ -60,7 +60,7 @@ enum Verb {
     /// Within its period, a failed digest is retried automatically, first after an hour. The next
     /// digest includes its events in any case. Events that a later email included are not emailed
     /// again.
-    Retry(Retry),
+    Retry(RetryArgs),
 }
 
 impl Args {
@@ -92,7 +92,7 @@ impl Args {
         let more = phrases::more(&mut rows, limit, "--user, --state or --since");
         let mut listed = Vec::with_capacity(rows.len());
         for row in rows {
-            let Story { row, email, .. } = app.compose().story(row).await?;
+            let DeliveryStory { row, email, .. } = app.compose().story(row).await?;
             let subject = email.map(|email| email.subject);
             listed.push(Listed { row, subject });
         }
@@ -124,7 +124,7 @@ pub(super) fn table<'a>(
 }
 
 #[derive(Debug, Arguments)]
-struct Retry {
+struct RetryArgs {
     /// Deliveries to retry, such as digest:mara:weekly:2014-W17
     #[arg(value_name = "ID")]
     #[arg(required_unless_present = "all", conflicts_with = "all")]
@@ -137,7 +137,7 @@ struct Retry {
     user: Option<UserId>,
 }
 
-impl Retry {
+impl RetryArgs {
     async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
         let ids = self.ids.iter().map(|id| DeliveryId::stored(id.as_str()));
         let retried = match self.all {
@@ -225,7 +225,7 @@ async fn show(id: &str, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> 
 }
 
 /// Returns the history of a delivery, one row per step.
-fn history(story: &Story) -> Table {
+fn history(story: &DeliveryStory) -> Table {
     let (row, mut table) = (&story.row, Table::facts());
     let minute = |at: Option<DateTime<Utc>>| at.map(phrases::minute);
     let times = phrases::count(u64::from(row.attempts), "attempt", "attempts");
@@ -247,7 +247,7 @@ fn history(story: &Story) -> Table {
     table
 }
 
-fn show_story(story: &Story, screen: &mut Screen) -> anyhow::Result<()> {
+fn show_story(story: &DeliveryStory, screen: &mut Screen) -> anyhow::Result<()> {
     let row = &story.row;
     let (id, state) = (&row.id, phrases::delivery_state(row));
     let to = phrases::list([Some(row.user.to_string()), story.to.clone()]);

@@ -1,7 +1,7 @@
 //! `tidings demo`: a short story of real commands, in a new folder with its own store.
 //!
 //! It prints the text of `story.txt`, and parses and runs each command there as if it had been
-//! typed. The first word of a line selects a step; every other line is text (see [`Story::step`]).
+//! typed. The first word of a line selects a step; every other line is text (see [`DemoStory::step`]).
 //! The story starts a week ago at a fixed hour, on a clock of its own, so it is the same on every
 //! day. `serve --demo` tells it unseen and then serves the folder ([`tell_unseen`]).
 
@@ -83,7 +83,7 @@ async fn tell(screen: &mut Screen, run: Run, dir: &Path) -> anyhow::Result<App> 
     let (mailer, ids) = (Arc::new(outbox(&config)), Arc::new(Ids::random()));
     let app = App::assemble(config, store, mailer, clock.clone(), ids)?;
     screen.text("tidings  feeds and digests\n\n")?;
-    let mut story = Story { screen, run, app, clock, now, chapter: 0 };
+    let mut story = DemoStory { screen, run, app, clock, now, chapter: 0 };
     for line in SCRIPT.lines() {
         let told = story.step(line, dir).await;
         told.with_context(|| format!("the demo's step {line:?}"))?;
@@ -91,7 +91,7 @@ async fn tell(screen: &mut Screen, run: Run, dir: &Path) -> anyhow::Result<App> 
     Ok(story.app)
 }
 
-struct Story<'a> {
+struct DemoStory<'a> {
     screen: &'a mut Screen,
     run: Run,
     app: App,
@@ -100,7 +100,7 @@ struct Story<'a> {
     chapter: u32,
 }
 
-impl Story<'_> {
+impl DemoStory<'_> {
     async fn step(&mut self, line: &str, dir: &Path) -> anyhow::Result<()> {
         match line.split_once(' ') {
             Some(("#", title)) => {

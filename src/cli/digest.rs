@@ -13,11 +13,11 @@ use super::remaining_work::{FanOutEnd, backlog_lines, read_waits, show_rest};
 use super::session::{Access, App, Exit, Refusal, Screen, Session};
 use super::session::{last_write, phrases, within_grace};
 use crate::domain::{Pause, UserId};
-use crate::engine::digest::Request;
+use crate::engine::digest::DigestRequest;
 use crate::private;
 use crate::render::dry_run_page::DryRunPage;
-use crate::wire::delivery::Waiting;
-use crate::wire::run_report::{DigestRun, Ended, Report, Tally};
+use crate::wire::delivery::WaitingEmails;
+use crate::wire::run_report::{DigestReport, DigestRun, Ended, Tally};
 use crate::wire::status::DigestActivity;
 
 /// Send the digests that are due
@@ -83,7 +83,7 @@ impl Args {
             let was = pause.map(|pause| format!("resumed; it was {}", paused(&pause)));
             screen.warning(was.unwrap_or_else(|| "nothing was paused".to_owned()))?;
         }
-        let (mut fanned_out, mut report) = (FanOutEnd::default(), Report::default());
+        let (mut fanned_out, mut report) = (FanOutEnd::default(), DigestReport::default());
         let mut found = None;
         let work = async {
             if !self.dry_run {
@@ -126,7 +126,7 @@ impl Args {
             }
         }
         report.emails.bad_stacks += std::mem::take(&mut fanned_out.done.bad_stacks);
-        let mut waits = Ok(Waiting::default());
+        let mut waits = Ok(WaitingEmails::default());
         if self.dry_run {
             // A pause stops the emails that it counts, and it misses pending events.
             let pause = app.deliveries().pause().await?;
@@ -203,9 +203,9 @@ impl Args {
         Ok(Exit::Partly)
     }
 
-    fn request(&self, app: &App) -> Request {
+    fn request(&self, app: &App) -> DigestRequest {
         let cadence = self.cadence.as_ref();
-        Request {
+        DigestRequest {
             at: self.at,
             cadence: cadence.and_then(|cadence| cadence.parse().ok()),
             users: Some(self.user.clone()).filter(|users| !users.is_empty()),
@@ -227,7 +227,7 @@ fn check_page(path: &Path) -> Result<(), Refusal> {
 }
 
 /// Returns 3 if only some emails were sent, and 1 if none was. A pause is never a success.
-fn exit(report: &Report) -> Exit {
+fn exit(report: &DigestReport) -> Exit {
     let held = report.due.held + u64::from(matches!(report.ended, Some(Ended::Paused(_))));
     exit_of(&report.emails, held)
 }
@@ -263,7 +263,7 @@ fn why_ended(ended: &Ended) -> String {
 
 /// Summarizes the run: `1,234 due, 1,230 sent, 2 failed; 310 waiting (next due 2014-04-29 09:00),
 /// 12 unconfirmed`.
-fn sentence(report: &Report, request: &Request, outbox: Option<&Path>) -> String {
+fn sentence(report: &DigestReport, request: &DigestRequest, outbox: Option<&Path>) -> String {
     let done = match request.dry_run {
         true => would_be_sent(report),
         false => phrases::list([
@@ -276,7 +276,7 @@ fn sentence(report: &Report, request: &Request, outbox: Option<&Path>) -> String
     phrases::clauses([done, left(report, request)])
 }
 
-fn due(report: &Report) -> String {
+fn due(report: &DigestReport) -> String {
     match report.due.users {
         0 if report.users.scanned == 0 && report.ended == Some(Ended::Stopped) => {
             "no user was checked".into()
@@ -287,7 +287,7 @@ fn due(report: &Report) -> String {
     }
 }
 
-fn would_be_sent(report: &Report) -> String {
+fn would_be_sent(report: &DigestReport) -> String {
     let (due, events) = (due(report), phrases::events(report.due.events));
     let emails = phrases::count(report.emails_ahead(), "email", "emails");
     match (report.due.users, report.dry_run.no_brand) {
@@ -331,7 +331,7 @@ pub(super) fn sent(tally: &Tally, outbox: Option<&Path>) -> String {
 }
 
 /// Returns who gets no email now, and why.
-fn left(report: &Report, request: &Request) -> String {
+fn left(report: &DigestReport, request: &DigestRequest) -> String {
     let users = &report.users;
     let hint = match report.due.users == 0 && !request.now {
         true => "; --now does not wait",
@@ -358,7 +358,7 @@ fn left(report: &Report, request: &Request) -> String {
 
 /// Describes failed digests: `2 failed this period (tried again from 2014-04-21 11:00; tidings
 /// deliveries retry does it now)`.
-fn failed(report: &Report) -> Option<String> {
+fn failed(report: &DigestReport) -> Option<String> {
     let failed = phrases::some(report.users.failed_already, "failed this period")?;
     let again = report.users.tried_again.map(|at| {
         let at = phrases::minute(at);

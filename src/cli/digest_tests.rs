@@ -8,8 +8,8 @@ use super::*;
 use crate::domain::PendingCounts;
 use crate::wire::run_report::{BacklogReport, DigestUsers, DueDigests};
 
-fn report() -> Report {
-    Report {
+fn report() -> DigestReport {
+    DigestReport {
         users: DigestUsers {
             scanned: 1_600,
             pending: 1_556,
@@ -27,14 +27,14 @@ fn report() -> Report {
             unknown: 1,
             ..Tally::default()
         },
-        ..Report::default()
+        ..DigestReport::default()
     }
 }
 
 #[test]
 fn a_run_is_summarized_in_one_line_without_zeros() {
     assert_eq!(
-        sentence(&report(), &Request::default(), None),
+        sentence(&report(), &DigestRequest::default(), None),
         "1,234 due, 1,230 sent (8,990 events), 2 failed, 1 unknown, 1 canceled; \
          310 waiting (next due 2014-04-29 09:00), 12 unconfirmed"
     );
@@ -54,11 +54,12 @@ fn the_json_of_a_report_is_flat() {
 
 #[test]
 fn when_no_digest_is_due_the_line_names_the_next_time_and_the_now_flag() {
-    let mut waiting = Report { due: DueDigests::default(), emails: Tally::default(), ..report() };
+    let mut waiting =
+        DigestReport { due: DueDigests::default(), emails: Tally::default(), ..report() };
     waiting.users.unmailable.clear();
 
     assert_eq!(
-        sentence(&waiting, &Request::default(), None),
+        sentence(&waiting, &DigestRequest::default(), None),
         "no user is due; 310 waiting (next due 2014-04-29 09:00; --now does not wait)"
     );
     assert_eq!(exit(&waiting), Exit::Done);
@@ -66,8 +67,8 @@ fn when_no_digest_is_due_the_line_names_the_next_time_and_the_now_flag() {
 
 #[test]
 fn a_dry_run_counts_the_emails() {
-    let request = Request { dry_run: true, ..Request::default() };
-    let counted = Report { emails: Tally::default(), ..report() };
+    let request = DigestRequest { dry_run: true, ..DigestRequest::default() };
+    let counted = DigestReport { emails: Tally::default(), ..report() };
 
     let line = sentence(&counted, &request, None);
 
@@ -79,9 +80,9 @@ fn a_dry_run_counts_the_emails() {
 
 #[test]
 fn users_waiting_for_a_brand_are_not_counted_as_emailed() {
-    let request = Request { dry_run: true, ..Request::default() };
+    let request = DigestRequest { dry_run: true, ..DigestRequest::default() };
     let of = |no_brand, busy| {
-        let mut counted = Report::default();
+        let mut counted = DigestReport::default();
         (counted.due.users, counted.due.events) = (3, 9);
         (counted.dry_run.no_brand, counted.due.busy) = (no_brand, busy);
         sentence(&counted, &request, None)
@@ -104,7 +105,7 @@ fn a_run_without_any_sent_email_has_failed() {
 
 #[test]
 fn emails_written_to_the_outbox_are_shown_with_its_path() {
-    let line = sentence(&report(), &Request::default(), Some(Path::new("outbox")));
+    let line = sentence(&report(), &DigestRequest::default(), Some(Path::new("outbox")));
 
     assert!(
         line.starts_with("1,234 due, 1,230 sent into outbox (8,990 events), 2 failed"),
@@ -137,11 +138,11 @@ fn the_backlog_and_expired_events_are_shown_by_users_events_and_day() {
 
 #[test]
 fn failed_users_are_counted_apart_from_emailed_users() {
-    let mut report = Report::default();
+    let mut report = DigestReport::default();
     report.users.failed_already = 2;
     report.users.tried_again = Some(Utc.with_ymd_and_hms(2014, 4, 21, 11, 0, 0).unwrap());
 
-    let line = sentence(&report, &Request::default(), None);
+    let line = sentence(&report, &DigestRequest::default(), None);
 
     assert!(
         line.ends_with(

@@ -11,11 +11,11 @@ use super::session::{Access, Exit, Session, phrases};
 use crate::domain::details::Actor;
 use crate::domain::messages::list_first;
 use crate::domain::{
-    Audience, BrandName, Counts, Details, EventType, FanoutState, FollowKey, Invalid, ObjectId,
-    Point, UserId,
+    Audience, BrandName, Details, EventType, FanOutCounts, FanoutState, FollowKey, Invalid,
+    ObjectId, Point, UserId,
 };
 use crate::engine;
-use crate::engine::ingest::Request;
+use crate::engine::ingest::NewEvent;
 use crate::wire::Flushed;
 use crate::wire::event::{Notified, Receipt};
 
@@ -116,7 +116,7 @@ impl NotifyArgs {
         let found = found.map_err(|error| failed("how far the event has come", error));
         let reached = found.ok().map(|found| match found {
             Some(fanout) => (fanout.state, fanout.progress.counts),
-            None => (FanoutState::Pending, Counts::default()),
+            None => (FanoutState::Pending, FanOutCounts::default()),
         });
         let warnings = app.known().warnings(&request).await;
         let warnings = warnings.map_err(|error| failed("who will not see it", error));
@@ -142,13 +142,13 @@ impl NotifyArgs {
         Ok(exit)
     }
 
-    fn request(&self) -> Result<Request, Invalid> {
+    fn request(&self) -> Result<NewEvent, Invalid> {
         let audience = match self.near {
             Some((point, km)) => Audience::near(point, km)?,
             None if self.to.is_empty() => Audience::followers_of(self.followers_of.clone())?,
             None => Audience::users(self.to.clone())?,
         };
-        Ok(Request {
+        Ok(NewEvent {
             kind: self.kind.clone(),
             objects: self.objects.clone(),
             audience: audience.except(self.except.iter().chain(&self.actor).cloned()),
@@ -168,7 +168,7 @@ impl NotifyArgs {
     }
 }
 
-fn sentence(receipt: Receipt, reached: Option<(FanoutState, Counts)>) -> String {
+fn sentence(receipt: Receipt, reached: Option<(FanoutState, FanOutCounts)>) -> String {
     let accepted = match receipt.duplicate {
         true => "accepted before under this key",
         false => "accepted",

@@ -13,7 +13,7 @@ use crate::domain::{Cadence, UserId};
 use crate::wire::batch::BatchView;
 use crate::wire::delivery::SuppressionView;
 use crate::wire::explanation::{
-    BrandView, By, DigestView, Explanation, Fate, InDelivery, Place, Why,
+    BrandView, By, DigestView, EmailPlace, Explanation, Fate, InDelivery, Why,
 };
 
 /// Explain why a user does or does not get something
@@ -168,10 +168,10 @@ fn dealt_with(by: &By) -> String {
     match by {
         By::Email { delivery, state, at, place, excluded } => {
             let place = match place {
-                Place::Shown => "was shown in",
-                Place::Counted => "was counted (\"+N more\") in",
-                Place::Excluded => "was left out of",
-                Place::Unknown => "was covered by",
+                EmailPlace::Shown => "was shown in",
+                EmailPlace::Counted => "was counted (\"+N more\") in",
+                EmailPlace::Excluded => "was left out of",
+                EmailPlace::Unknown => "was covered by",
             };
             let why = excluded.map_or(String::new(), |why| format!(": it {}", why.sentence()));
             let at = phrases::minute(*at);

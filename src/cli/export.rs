@@ -7,7 +7,7 @@ use clap::Args as Arguments;
 
 use super::session::{Access, Exit, Screen, Session, phrases};
 use crate::operate::open::{open_store, transfer};
-use crate::operate::transfer::{Verified, reopen};
+use crate::operate::transfer::{VerifiedExport, reopen};
 use crate::store::Mark;
 use crate::wire::transfer::BadRecords;
 
@@ -94,7 +94,7 @@ impl Args {
 pub(super) async fn import_store(folder: &Path, session: &mut Session<'_>) -> anyhow::Result<Exit> {
     let (config, screen) = (&session.load()?, &mut *session.screen);
     // A mistyped or damaged folder creates no store.
-    let export = Verified::read(folder)?;
+    let export = VerifiedExport::read(folder)?;
     let transfer = transfer(config, Access::Import, folder.to_owned()).await?;
     let bar = screen.bar("records imported and compared");
     let imported = transfer.import(&export, &bar).await?;

@@ -7,8 +7,8 @@ use super::session::{Access, Column, Exit, Session, Table, phrases};
 use crate::domain::feed_marks::StateFilter;
 use crate::domain::feed_page::{Kinds, Query};
 use crate::domain::{EventType, Position, UserId};
-use crate::engine::feed::Request;
-use crate::wire::feed::{Item, Page};
+use crate::engine::feed::FeedRequest;
+use crate::wire::feed::{FeedItem, FeedPage};
 
 /// Show a user's feed, newest first
 #[derive(Debug, Arguments)]
@@ -31,7 +31,7 @@ pub(super) struct Args {
 impl Args {
     pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
         let (app, screen) = (session.open(Access::Read).await?, &mut *session.screen);
-        let request = Request {
+        let request = FeedRequest {
             user: self.user.clone(),
             query: Query {
                 before: self.before,
@@ -64,8 +64,8 @@ impl Args {
     }
 }
 
-fn table(page: &Page) -> Table {
-    let columns: &[Column<&Item>] = &[
+fn table(page: &FeedPage) -> Table {
+    let columns: &[Column<&FeedItem>] = &[
         Column("when (UTC)", Full, |item| phrases::minute(item.at)),
         Column("title", Cut, |item| item.summary()),
         Column("by", Cut, |item| item.by().unwrap_or_default().to_owned()),

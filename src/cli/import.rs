@@ -9,7 +9,7 @@ use super::export::import_store;
 use super::remaining_work::{FanOut, FanOutEnd};
 use super::session::{Access, Exit, Refusal, Screen, Session, phrases};
 use crate::domain::ModelName;
-use crate::engine::users::import::{Kind, SHOWN};
+use crate::engine::users::import::{ImportKind, SHOWN};
 use crate::wire::transfer::{ImportReport, Imported};
 
 /// Import users, follows, objects or events from NDJSON, or a whole store
@@ -95,21 +95,21 @@ impl Args {
             return Err(Refusal::new("--model is for objects", next).into());
         }
         let (kind, nouns) = match self.what {
-            What::Users => (Kind::Users, ("user", "users")),
-            What::Follows => (Kind::Follows, ("follow", "follows")),
-            What::Objects => (Kind::Objects(self.model.clone()), ("object", "objects")),
-            What::Events => (Kind::Events, ("event", "events")),
+            What::Users => (ImportKind::Users, ("user", "users")),
+            What::Follows => (ImportKind::Follows, ("follow", "follows")),
+            What::Objects => (ImportKind::Objects(self.model.clone()), ("object", "objects")),
+            What::Events => (ImportKind::Events, ("event", "events")),
             What::Store => return import_store(&self.file, session).await,
         };
         let (app, screen) = (session.open(Access::Create).await?, &mut *session.screen);
         let bar = screen.bar("lines");
         let report = app.import().file(&kind, &self.file, &bar).await;
         let report = &report.map_err(|error| match kind {
-            Kind::Events => WithoutKeys::note(error),
+            ImportKind::Events => WithoutKeys::note(error),
             _ => error.into(),
         })?;
         drop(bar);
-        let are_events = kind == Kind::Events && report.accepted > 0;
+        let are_events = kind == ImportKind::Events && report.accepted > 0;
         let end = match are_events && self.fan_out.wanted(&app) {
             true => Some(FanOutEnd::all(&app, &screen.bar("people reached")).await),
             false => None,

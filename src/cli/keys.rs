@@ -11,7 +11,7 @@ use super::session::Fit::{Cut, Full};
 use super::session::{Access, App, Column, Exit, Refusal, Screen, Session, Table, phrases};
 use crate::clock::{Clock as _, SystemClock};
 use crate::domain::{KeyName, Scope, UserId};
-use crate::engine::access::tokens::Tokens;
+use crate::engine::access::tokens::UserTokens;
 use crate::wire::user::{KeyView, NewKeyView};
 
 /// List server keys, or create and revoke them
@@ -114,7 +114,7 @@ const TOKEN_HELP: &str = r#"Example:
 impl TokenArgs {
     pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
         let config = session.load()?;
-        let tokens = Tokens::new(&config.tokens.audience, config.tokens.keys);
+        let tokens = UserTokens::new(&config.tokens.audience, config.tokens.keys);
         let (now, lasts) = (SystemClock.now(), TimeDelta::hours(self.hours.into()));
         let Some(token) = tokens.make(&self.user, now, lasts)? else {
             let what = "no HS256 key is configured to sign a token with";

@@ -12,7 +12,7 @@ use crate::config::Transport;
 use crate::domain::{Address, BrandName, UserId};
 use crate::email::Outcome;
 use crate::http::api;
-use crate::operate::preview::{Kind, Preview, send_test};
+use crate::operate::preview::{PreviewKind, Previewer, send_test};
 
 /// Show emails and pages in the browser
 ///
@@ -46,8 +46,8 @@ struct Subject {
 }
 
 /// Returns the kinds of this name, or all.
-fn kinds(name: Option<&str>) -> Vec<Kind> {
-    let mut kinds = Kind::ALL.to_vec();
+fn kinds(name: Option<&str>) -> Vec<PreviewKind> {
+    let mut kinds = PreviewKind::ALL.to_vec();
     kinds.retain(|kind| name.is_none_or(|name| name == kind.as_str()));
     kinds
 }
@@ -55,7 +55,11 @@ fn kinds(name: Option<&str>) -> Vec<Kind> {
 impl Subject {
     /// Prepares a preview with this configuration. Only a user's own emails need the store. Broken
     /// templates do not prevent it.
-    async fn preview(&self, session: &Session<'_>, kinds: Vec<Kind>) -> anyhow::Result<Preview> {
+    async fn preview(
+        &self,
+        session: &Session<'_>,
+        kinds: Vec<PreviewKind>,
+    ) -> anyhow::Result<Previewer> {
         let (config, locale) = (session.load()?, &self.locale);
         let (mut brand, mut person) = (self.brand.clone(), None);
         if let Some(user) = &self.user {
@@ -70,7 +74,7 @@ impl Subject {
         } else {
             session.refuse_store("invented things are in no store; --user shows a user's own")?;
         }
-        let preview = Preview {
+        let preview = Previewer {
             config: config.of(brand.as_ref())?,
             brand,
             person,

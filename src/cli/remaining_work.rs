@@ -16,7 +16,7 @@ use crate::config::StoreUrl;
 use crate::domain::{Day, PendingCounts, UserId};
 use crate::engine::Watcher;
 use crate::store::Release;
-use crate::wire::delivery::{WaitReason, Waiting};
+use crate::wire::delivery::{WaitReason, WaitingEmails};
 use crate::wire::run_report::FannedOut;
 use crate::wire::run_report::{BacklogReport, Tally};
 
@@ -100,7 +100,7 @@ impl FanOutEnd {
 }
 
 /// The emails that wait, or why they could not be read.
-pub(super) type Waits = Result<Waiting, String>;
+pub(super) type Waits = Result<WaitingEmails, String>;
 
 /// Reads the waiting emails of these users, or of all. A stopping process skips this read.
 pub(super) async fn read_waits(app: &App, users: Option<&[UserId]>, stops: bool) -> Waits {
@@ -128,7 +128,7 @@ pub(super) fn show_rest(
         Ok(waiting) => screen.warnings(self::waits(waiting, app.context.clock.now()))?,
         Err(failure) => screen.warning(failure)?,
     }
-    Ok(fanned_out.is_whole() && waits.as_ref().is_ok_and(Waiting::is_empty))
+    Ok(fanned_out.is_whole() && waits.as_ref().is_ok_and(WaitingEmails::is_empty))
 }
 
 /// Formats a number of emails.
@@ -141,7 +141,7 @@ const LISTED: usize = 10;
 
 /// Returns a line for each reason, such as `5 emails deferred (451 4.7.1 greylisted), next attempt
 /// 09:08:14 UTC`.
-pub(super) fn waits(waiting: &Waiting, now: DateTime<Utc>) -> Vec<String> {
+pub(super) fn waits(waiting: &WaitingEmails, now: DateTime<Utc>) -> Vec<String> {
     let line = |reason: &WaitReason| {
         let emails = emails(reason.emails);
         let until = reason.until.map(|until| phrases::moment(until, now));
@@ -214,7 +214,7 @@ mod tests {
             until: seconds.map(|seconds| now + chrono::TimeDelta::seconds(seconds)),
             held_by: held_by.map(str::to_owned),
         };
-        let mut waiting = Waiting {
+        let mut waiting = WaitingEmails {
             emails: 10,
             reasons: vec![
                 reason(5, "451 4.7.1 greylisted", Some(494), None),

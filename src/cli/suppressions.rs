@@ -10,7 +10,7 @@ use super::import::{import_line, show_bad_lines};
 use super::session::{Access, App, Exit, Screen, Session, phrases};
 use crate::domain::{Address, Reason};
 use crate::engine::feedback::suppressions::SuppressionInput;
-use crate::engine::users::import::Kind;
+use crate::engine::users::import::ImportKind;
 use crate::wire::delivery::SuppressionView;
 
 /// List suppressed addresses, or add, import and lift them
@@ -84,7 +84,7 @@ impl Args {
             }
             Some(Verb::Import { file, reason }) => {
                 let bar = screen.bar("lines");
-                let kind = Kind::Suppressions(*reason);
+                let kind = ImportKind::Suppressions(*reason);
                 let report = app.import().file(&kind, file, &bar).await?;
                 drop(bar);
                 show_bad_lines(file, &report, screen)?;

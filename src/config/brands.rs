@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use chrono::TimeDelta;
 use toml::{Table, Value};
 
-use super::reader::Reader;
+use super::reader::TableReader;
 use super::sections::hook_keys;
 use super::server::read_site;
 use super::sources::{DEFAULT_TABLE, PREFIX, option_of, overlay, set};
@@ -74,7 +74,7 @@ fn prefix(brand: &str) -> String {
 
 /// Reads all brands. `merged` is the table of all sources.
 pub(super) fn read(
-    r: &mut Reader<'_>,
+    r: &mut TableReader<'_>,
     merged: &Table,
     lease: TimeDelta,
 ) -> BTreeMap<BrandName, Brand> {
@@ -96,8 +96,13 @@ pub(super) fn read(
     brands.filter_map(|(name, brand)| Some((name, brand?))).collect()
 }
 
-fn read_brand(r: &mut Reader<'_>, path: &str, table: &Table, lease: TimeDelta) -> Option<Brand> {
-    let mut reader = Reader::new(table, &DEFAULT_TABLE, Vec::new());
+fn read_brand(
+    r: &mut TableReader<'_>,
+    path: &str,
+    table: &Table,
+    lease: TimeDelta,
+) -> Option<Brand> {
+    let mut reader = TableReader::new(table, &DEFAULT_TABLE, Vec::new());
     let brand = Brand {
         site: read_site(&mut reader),
         mail: Mail::read(&mut reader, lease),

@@ -37,7 +37,7 @@ fn acme(config: &Config) -> Config {
     config.of(Some(&BrandName::new("acme").unwrap())).unwrap()
 }
 
-fn api(config: &Config) -> &crate::config::Api {
+fn api(config: &Config) -> &crate::config::ProviderApi {
     match &config.mail.transport {
         Transport::Api(api) => api,
         other => panic!("{other:?}"),

@@ -11,12 +11,12 @@ use std::path::PathBuf;
 use chrono::TimeDelta;
 use url::Url;
 
-use super::reader::Reader;
+use super::reader::TableReader;
 use super::server::{is_safe, is_this_machine};
 use crate::domain::text_checks::plain_word;
 use crate::domain::{Address, Secret};
 use crate::email::providers::{MailOption, PROVIDERS, Provider, Unset};
-use crate::email::{Relay, Security, Sender};
+use crate::email::{Relay, Security, SenderAddress};
 
 /// The section `[mail]`, validated.
 #[derive(Debug, Clone)]
@@ -29,7 +29,7 @@ pub struct Mail {
     pub outbox_pages: bool,
     /// The sender of all emails. With a provider, its address is never the default one. Its name is
     /// never empty.
-    pub sender: Sender,
+    pub sender: SenderAddress,
     /// The domain of list and thread ids, in ASCII and lower case. By default the sender's domain.
     pub list_domain: String,
     /// A folder with the operator's own templates; `None` for the built-in ones only.
@@ -52,12 +52,12 @@ pub enum Transport {
     /// By an SMTP server.
     Smtp(Relay),
     /// By a provider's HTTP API.
-    Api(Api),
+    Api(ProviderApi),
 }
 
 /// A provider's API and its settings.
 #[derive(Debug, Clone)]
-pub struct Api {
+pub struct ProviderApi {
     /// The provider.
     pub provider: &'static Provider,
     /// The API key; never empty after validation.
@@ -70,13 +70,13 @@ pub struct Api {
 
 /// The values of `mail.provider`.
 #[derive(Clone, Copy)]
-enum Name {
+enum ProviderName {
     Outbox,
     Smtp,
     Api(&'static Provider),
 }
 
-impl Name {
+impl ProviderName {
     fn parse(text: &str) -> Option<Self> {
         match text {
             "outbox" => Some(Self::Outbox),
@@ -95,10 +95,10 @@ impl Name {
 
 impl Mail {
     /// Reads the section `[mail]`. Adds a problem for each invalid or missing value.
-    pub(super) fn read(r: &mut Reader<'_>, lease: TimeDelta) -> Self {
+    pub(super) fn read(r: &mut TableReader<'_>, lease: TimeDelta) -> Self {
         let names = format!("outbox, smtp, {}", Provider::names("or"));
-        let name = r.optional_with("mail.provider", &names, Name::parse);
-        let name = name.unwrap_or(Name::Outbox);
+        let name = r.optional_with("mail.provider", &names, ProviderName::parse);
+        let name = name.unwrap_or(ProviderName::Outbox);
         let from = r.address("mail.from").unwrap_or_else(|| {
             if !r.is_wrong("mail.from") {
                 r.problem("mail.from", "must be an email address");
@@ -107,7 +107,7 @@ impl Mail {
         });
         let range = TimeDelta::seconds(1)..=TimeDelta::minutes(5);
         let timeout = r.duration("mail.timeout", range);
-        if !matches!(name, Name::Outbox) {
+        if !matches!(name, ProviderName::Outbox) {
             if from.is_placeholder() && !r.is_wrong("mail.from") {
                 let title = name.api().map_or("SMTP", |provider| provider.title);
                 let what =
@@ -122,7 +122,7 @@ impl Mail {
             }
         }
         let from_name = r.optional("mail.from_name");
-        let sender = Sender {
+        let sender = SenderAddress {
             from,
             from_name: from_name.unwrap_or_else(|| r.string("site.name")),
             reply_to: r.address("mail.reply_to"),
@@ -154,7 +154,12 @@ impl Mail {
 }
 
 /// Reads all options, including those that the provider does not use, to report invalid values.
-fn transport(r: &mut Reader<'_>, name: Name, timeout: TimeDelta, sender: Sender) -> Transport {
+fn transport(
+    r: &mut TableReader<'_>,
+    name: ProviderName,
+    timeout: TimeDelta,
+    sender: SenderAddress,
+) -> Transport {
     let key = r.secret("mail.key");
     let wanted = "an address that begins with https://, or with http:// and a host of this machine";
     let url = r.optional_with("mail.url", wanted, |text| {
@@ -171,9 +176,9 @@ fn transport(r: &mut Reader<'_>, name: Name, timeout: TimeDelta, sender: Sender)
     }
     let relay = smtp(r, name, timeout, sender);
     let provider = match name {
-        Name::Outbox => return Transport::Outbox,
-        Name::Smtp => return Transport::Smtp(relay),
-        Name::Api(provider) => provider,
+        ProviderName::Outbox => return Transport::Outbox,
+        ProviderName::Smtp => return Transport::Smtp(relay),
+        ProviderName::Api(provider) => provider,
     };
     let mut options = BTreeMap::from([("mail.region", region)]);
     for MailOption { path, unset, .. } in provider.options {
@@ -192,7 +197,7 @@ fn transport(r: &mut Reader<'_>, name: Name, timeout: TimeDelta, sender: Sender)
         let what = format!("is needed with {title}; mail.key_file names a file that holds it");
         r.problem("mail.key", what);
     }
-    Transport::Api(Api {
+    Transport::Api(ProviderApi {
         provider,
         key: Secret::new(key.unwrap_or_default()),
         url: url.unwrap_or(usual),
@@ -202,7 +207,7 @@ fn transport(r: &mut Reader<'_>, name: Name, timeout: TimeDelta, sender: Sender)
 
 /// Returns the region, and the base URL of the API there. Without a provider, a region of any
 /// provider is valid.
-fn region(r: &mut Reader<'_>, provider: Option<&Provider>) -> (String, String) {
+fn region(r: &mut TableReader<'_>, provider: Option<&Provider>) -> (String, String) {
     let region = r.optional("mail.region").unwrap_or_else(|| "us".into());
     let mut all = PROVIDERS.iter();
     let of = provider.or_else(|| all.find(|one| one.url_in(&region).is_ok()));
@@ -212,14 +217,19 @@ fn region(r: &mut Reader<'_>, provider: Option<&Provider>) -> (String, String) {
     (region, url.unwrap_or_default())
 }
 
-fn smtp(r: &mut Reader<'_>, name: Name, timeout: TimeDelta, sender: Sender) -> Relay {
+fn smtp(
+    r: &mut TableReader<'_>,
+    name: ProviderName,
+    timeout: TimeDelta,
+    sender: SenderAddress,
+) -> Relay {
     let host = r.optional("mail.smtp_host").unwrap_or_default();
     let port = r.number("mail.smtp_port", 1..=65_535);
     let security = r.optional_parse("mail.smtp_tls", "starttls, tls or none");
     let user = r.optional("mail.smtp_user");
     let password = r.secret("mail.smtp_password");
     let security = security.unwrap_or(Security::StartTls);
-    if matches!(name, Name::Smtp) {
+    if matches!(name, ProviderName::Smtp) {
         if host.is_empty() {
             let what = "is needed with SMTP: the server that accepts the emails";
             r.problem("mail.smtp_host", what);

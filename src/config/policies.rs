@@ -9,7 +9,7 @@ use std::num::NonZeroU64;
 use chrono::TimeDelta;
 use toml::{Table, Value};
 
-use super::reader::{Problems, Reader, Warning};
+use super::reader::{Problems, TableReader, Warning};
 use super::sources::{DEFAULT_TABLE, overlay, read_table};
 use crate::domain::batch::{BatchPolicy, ChosenKey};
 use crate::domain::{EventType, Mandate, ModelName, Policies, Policy, Route};
@@ -20,7 +20,7 @@ const TIMES: [&str; 3] = ["window", "cooldown", "max_wait"];
 const OTHERS: [&str; 3] = ["close_at", "keep", "leading"];
 
 /// Reads the policies of event types. Batch options that a type omits come from `standard`.
-pub(super) fn read_types(r: &mut Reader<'_>, standard: &BatchPolicy) -> Policies {
+pub(super) fn read_types(r: &mut TableReader<'_>, standard: &BatchPolicy) -> Policies {
     let types: Vec<(EventType, Policy)> =
         r.each("types", |r, _: &EventType, path| policy(r, path, standard));
     for (index, (name, policy)) in types.iter().enumerate() {
@@ -39,7 +39,7 @@ pub(super) fn read_types(r: &mut Reader<'_>, standard: &BatchPolicy) -> Policies
     Policies::new(types).with_batches(*standard)
 }
 
-fn policy(r: &mut Reader<'_>, path: &str, batch: &BatchPolicy) -> Policy {
+fn policy(r: &mut TableReader<'_>, path: &str, batch: &BatchPolicy) -> Policy {
     let standard = Policy::default();
     let option = |name: &str| format!("{path}.{name}");
     let routes = "never, immediate, batch or digest";
@@ -60,8 +60,8 @@ fn policy(r: &mut Reader<'_>, path: &str, batch: &BatchPolicy) -> Policy {
         key: batch_key(r, path),
         category: r.optional_parse(&option("category"), category),
         mandatory: mandate(r, &option("mandatory")),
-        feed: r.if_set(&option("feed"), Reader::flag).unwrap_or(standard.feed),
-        branded: r.if_set(&option("branded"), Reader::flag).unwrap_or(standard.branded),
+        feed: r.if_set(&option("feed"), TableReader::flag).unwrap_or(standard.feed),
+        branded: r.if_set(&option("branded"), TableReader::flag).unwrap_or(standard.branded),
     };
     if policy.branded && policy.route == Route::Digest {
         r.problem(
@@ -87,7 +87,7 @@ fn policy(r: &mut Reader<'_>, path: &str, batch: &BatchPolicy) -> Policy {
 }
 
 /// Reads the reason as text, or `true` for the general reason. `false` means not mandatory.
-fn mandate(r: &mut Reader<'_>, option: &str) -> Option<Mandate> {
+fn mandate(r: &mut TableReader<'_>, option: &str) -> Option<Mandate> {
     if let Some(Value::Boolean(flag)) = r.value(option) {
         return flag.then(Mandate::default);
     }
@@ -101,13 +101,13 @@ fn mandate(r: &mut Reader<'_>, option: &str) -> Option<Mandate> {
 }
 
 /// Reads the section `[batch]`.
-pub(super) fn standard_batch(r: &mut Reader<'_>) -> BatchPolicy {
+pub(super) fn standard_batch(r: &mut TableReader<'_>) -> BatchPolicy {
     read_batch(r, "batch", &BatchPolicy::IMMEDIATE)
 }
 
 /// Reads the batch options at this path over `standard`. Adds a warning for each combination that
 /// is probably a mistake.
-fn read_batch(r: &mut Reader<'_>, path: &str, standard: &BatchPolicy) -> BatchPolicy {
+fn read_batch(r: &mut TableReader<'_>, path: &str, standard: &BatchPolicy) -> BatchPolicy {
     let month = TimeDelta::days(30);
     let option = |name: &str| format!("{path}.{name}");
     let mut is_set = |names: [&str; 3]| names.map(|name| r.is_set(&option(name))).contains(&true);
@@ -136,7 +136,7 @@ fn read_batch(r: &mut Reader<'_>, path: &str, standard: &BatchPolicy) -> BatchPo
     let wanted = "first or last and a number from 1 to 100, such as \"last 10\"";
     let keep = r.optional_parse(&option("keep"), wanted);
     policy.keep = keep.unwrap_or(policy.keep);
-    let leading = r.if_set(&option("leading"), Reader::flag);
+    let leading = r.if_set(&option("leading"), TableReader::flag);
     policy.leading = leading.unwrap_or(policy.leading);
     for (name, why, advice) in policy.doubts() {
         // An inherited option is not at this path, and an invalid one is a problem already.
@@ -146,7 +146,7 @@ fn read_batch(r: &mut Reader<'_>, path: &str, standard: &BatchPolicy) -> BatchPo
 }
 
 /// Reads the batch key of a type: the key of events that have none of their own.
-fn batch_key(r: &mut Reader<'_>, path: &str) -> Option<ChosenKey> {
+fn batch_key(r: &mut TableReader<'_>, path: &str) -> Option<ChosenKey> {
     let wanted = "a batch key: 1 to 256 bytes without control characters";
     r.optional_parse(&format!("{path}.batch_key"), wanted)
 }
@@ -185,7 +185,7 @@ impl Candidates {
         let mut merged = DEFAULT_TABLE.clone();
         merged.retain(|section, _| section == "batch");
         overlay(&mut merged, file);
-        let mut r = Reader::new(&merged, &DEFAULT_TABLE, Vec::new());
+        let mut r = TableReader::new(&merged, &DEFAULT_TABLE, Vec::new());
         let standard = standard_batch(&mut r);
         let policies = r.each("policies", |r, name: &String, path| Candidate {
             name: name.clone(),

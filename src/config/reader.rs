@@ -1,6 +1,6 @@
 //! Reads options from a merged table, and collects all problems instead of stopping at the first.
 //!
-//! Options that no code read are unknown, and unknown options are errors. Start with [`Reader`].
+//! Options that no code read are unknown, and unknown options are errors. Start with [`TableReader`].
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,7 +17,7 @@ use crate::domain::{Address, durations, nearest};
 
 /// An invalid option.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
+pub struct ConfigProblem {
     /// The path, such as `digest.hour`, or the name of an invalid file or variable.
     pub option: String,
     /// The problem, as a clause that follows the option.
@@ -43,7 +43,7 @@ impl fmt::Display for Warning {
 
 /// All problems of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub struct Problems(pub Vec<Problem>);
+pub struct Problems(pub Vec<ConfigProblem>);
 
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -51,7 +51,7 @@ impl fmt::Display for Problems {
             1 => f.write_str("the configuration has a problem:")?,
             many => write!(f, "the configuration has {many} problems:")?,
         }
-        for Problem { option, what } in &self.0 {
+        for ConfigProblem { option, what } in &self.0 {
             write!(f, "\n  {option}: {what}")?;
         }
         Ok(())
@@ -63,21 +63,21 @@ const DOT: &str = "\u{2}";
 
 /// A reader of one table. For an invalid value it adds a problem and returns the default or another
 /// placeholder, which never leaves [`super::Config::check`].
-pub(super) struct Reader<'a> {
+pub(super) struct TableReader<'a> {
     table: &'a Table,
     defaults: &'a Table,
     /// The options that were read.
     read: BTreeSet<String>,
     /// The options that are read only if they are set.
     optional: BTreeSet<String>,
-    problems: Vec<Problem>,
+    problems: Vec<ConfigProblem>,
     warnings: Vec<Warning>,
     /// Files with nothing but a secret.
     pub(super) secret_files: Vec<PathBuf>,
 }
 
-impl<'a> Reader<'a> {
-    pub(super) fn new(table: &'a Table, defaults: &'a Table, problems: Vec<Problem>) -> Self {
+impl<'a> TableReader<'a> {
+    pub(super) fn new(table: &'a Table, defaults: &'a Table, problems: Vec<ConfigProblem>) -> Self {
         Self {
             table,
             defaults,
@@ -91,7 +91,7 @@ impl<'a> Reader<'a> {
 
     /// Adds a problem of an option.
     pub(super) fn problem(&mut self, option: &str, what: impl Into<String>) {
-        self.problems.push(Problem { option: option.replace(DOT, "."), what: what.into() });
+        self.problems.push(ConfigProblem { option: option.replace(DOT, "."), what: what.into() });
     }
 
     /// Returns whether this option has a problem, so that consequences are not reported as well.

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::reader::Reader;
+use super::reader::TableReader;
 use crate::domain::email_content::Caps;
 use crate::domain::name::named_enum;
 use crate::domain::schedule::TICK;
@@ -27,7 +27,7 @@ macro_rules! section {
         pub struct $name { $($(#[$doc])* pub $field: $form,)* }
 
         impl $name {
-            pub(super) fn read($r: &mut Reader<'_>) -> Self {
+            pub(super) fn read($r: &mut TableReader<'_>) -> Self {
                 Self { $($field: $read,)* }
             }
         }
@@ -98,8 +98,8 @@ section! {
 }
 
 /// Reads the section `[delivery]`, except `soft_bounces`.
-pub(super) fn delivery(r: &mut Reader<'_>) -> Sending {
-    fn share(r: &mut Reader<'_>, option: &str) -> Share {
+pub(super) fn delivery(r: &mut TableReader<'_>) -> Sending {
+    fn share(r: &mut TableReader<'_>, option: &str) -> Share {
         r.parse(option, "a percentage such as 20% or 0.5%")
     }
     let sending = Sending {
@@ -159,7 +159,7 @@ section! {
 }
 
 /// Reads the keys of all providers.
-pub(super) fn hook_keys(r: &mut Reader<'_>) -> Keys {
+pub(super) fn hook_keys(r: &mut TableReader<'_>) -> Keys {
     let keys = PROVIDERS.iter().filter_map(|provider| {
         let key = hook_key(r, &provider.hook_key)?;
         Some((provider.name, key))
@@ -167,7 +167,7 @@ pub(super) fn hook_keys(r: &mut Reader<'_>) -> Keys {
     keys.collect()
 }
 
-fn hook_key(r: &mut Reader<'_>, key: &HookKey) -> Option<Vec<u8>> {
+fn hook_key(r: &mut TableReader<'_>, key: &HookKey) -> Option<Vec<u8>> {
     let (user, password) = match *key {
         HookKey::Key(option, parse) => {
             let key = parse(&r.secret(option)?);

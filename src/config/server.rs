@@ -7,14 +7,14 @@ use chrono::TimeDelta;
 use url::Url;
 use x509_parser::pem::parse_x509_pem;
 
-use super::reader::Reader;
+use super::reader::TableReader;
 use super::sections::section;
 use crate::domain::secrets::Material;
 use crate::domain::text_checks::plain_word;
 use crate::domain::{Secret, Site, TokenKey};
 
 /// Reads the section `[site]`.
-pub(super) fn read_site(r: &mut Reader<'_>) -> Site {
+pub(super) fn read_site(r: &mut TableReader<'_>) -> Site {
     let feedback_ids = "5 to 15 letters, digits, - or _";
     Site {
         name: r.string("site.name"),
@@ -55,7 +55,7 @@ section! {
 
 /// The section `[tokens]`, validated.
 #[derive(Debug, Clone)]
-pub struct Tokens {
+pub struct TokenSettings {
     /// The required audience of tokens.
     pub audience: String,
     /// The keys that may sign tokens. If there are none, all tokens are rejected.
@@ -77,7 +77,7 @@ const ED25519: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70,
 
 impl Server {
     /// Adds a problem for a short key, unless only this machine reaches the server.
-    pub(super) fn check_key(&self, r: &mut Reader<'_>) {
+    pub(super) fn check_key(&self, r: &mut TableReader<'_>) {
         let is_short = |key: &Secret| key.expose().len() < MIN_KEY;
         if self.key.as_ref().is_some_and(is_short) && !self.listen.ip().is_loopback() {
             let what = format!(
@@ -95,13 +95,13 @@ impl Server {
         place.find('/').map_or("", |at| &place[at..])
     }
 
-    pub(super) fn read_public_url(r: &mut Reader<'_>) -> Option<String> {
+    pub(super) fn read_public_url(r: &mut TableReader<'_>) -> Option<String> {
         let wanted = "an address such as https://news.example.org (plain http only on loopback)";
         r.optional_with("server.public_url", wanted, public_url)
     }
 }
 
-fn link_secret(r: &mut Reader<'_>) -> Option<Secret> {
+fn link_secret(r: &mut TableReader<'_>) -> Option<Secret> {
     let secret = r.secret("server.link_secret")?;
     if secret.len() < MIN_LINK_SECRET {
         let what = format!("is shorter than {MIN_LINK_SECRET} characters, and could be guessed");
@@ -110,7 +110,7 @@ fn link_secret(r: &mut Reader<'_>) -> Option<Secret> {
     Some(Secret::new(secret))
 }
 
-fn origins(r: &mut Reader<'_>) -> Vec<String> {
+fn origins(r: &mut TableReader<'_>) -> Vec<String> {
     const OPTION: &str = "server.cors_origins";
     let origins = r.list(OPTION);
     for origin in origins.iter().filter(|origin| !is_origin(origin)) {
@@ -170,9 +170,9 @@ pub(super) fn is_this_machine(host: &str) -> bool {
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
-impl Tokens {
+impl TokenSettings {
     /// Reads the section `[tokens]`. Adds a problem for each invalid value.
-    pub(super) fn read(r: &mut Reader<'_>) -> Self {
+    pub(super) fn read(r: &mut TableReader<'_>) -> Self {
         let alone = token_secret(r, "tokens")
             .map(|material| TokenKey { id: "default".to_owned(), material });
         let listed = r.each("tokens.keys", |r, id: &String, path| {
@@ -191,7 +191,7 @@ impl Tokens {
 }
 
 /// Reads a key: either a secret (HS256), or the file of a public key (EdDSA).
-fn token_key(r: &mut Reader<'_>, path: &str) -> Option<Material> {
+fn token_key(r: &mut TableReader<'_>, path: &str) -> Option<Material> {
     let option = |name: &str| format!("{path}.{name}");
     let (secret_option, public_option) = (option("secret"), option("public_key_file"));
     let secret = token_secret(r, path);
@@ -214,7 +214,7 @@ fn token_key(r: &mut Reader<'_>, path: &str) -> Option<Material> {
     None
 }
 
-fn token_secret(r: &mut Reader<'_>, path: &str) -> Option<Material> {
+fn token_secret(r: &mut TableReader<'_>, path: &str) -> Option<Material> {
     let option = format!("{path}.secret");
     let secret = r.secret(&option)?;
     if secret.len() < MIN_TOKEN_SECRET {
@@ -226,7 +226,7 @@ fn token_secret(r: &mut Reader<'_>, path: &str) -> Option<Material> {
     Some(Material::Hs256(Secret::new(secret)))
 }
 
-fn public_key(r: &mut Reader<'_>, option: &str, file: &str) -> Option<[u8; 32]> {
+fn public_key(r: &mut TableReader<'_>, option: &str, file: &str) -> Option<[u8; 32]> {
     let key = ed25519(&r.key_file(option, file)?);
     if key.is_none() {
         let what = format!("{file} is not the PEM of an Ed25519 public key (BEGIN PUBLIC KEY)");

@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 
 use toml::{Table, Value};
 
-use super::reader::{Problem, get};
+use super::reader::{ConfigProblem, get};
 use super::redact;
 use crate::domain::{Address, nearest};
 
@@ -85,9 +85,9 @@ const OTHERS_BEGIN: [&str; 6] = [
     "TIDINGS_PORT_",
 ];
 
-pub(super) fn read_table(file: &Path) -> Result<Table, Problem> {
+pub(super) fn read_table(file: &Path) -> Result<Table, ConfigProblem> {
     let name = file.display().to_string();
-    let text = std::fs::read_to_string(file).map_err(|error| Problem {
+    let text = std::fs::read_to_string(file).map_err(|error| ConfigProblem {
         option: name.clone(),
         what: format!("cannot be read: {error}"),
     })?;
@@ -95,7 +95,7 @@ pub(super) fn read_table(file: &Path) -> Result<Table, Problem> {
 }
 
 /// Returns a syntax error with its position, but without the line, which may contain a secret.
-pub(super) fn syntax(name: &str, text: &str, error: &toml::de::Error) -> Problem {
+pub(super) fn syntax(name: &str, text: &str, error: &toml::de::Error) -> ConfigProblem {
     let place = error.span().map_or(String::new(), |span| {
         let before = text.get(..span.start).unwrap_or(text);
         let line = before.matches('\n').count() + 1;
@@ -103,7 +103,7 @@ pub(super) fn syntax(name: &str, text: &str, error: &toml::de::Error) -> Problem
         format!(" at line {line}, column {}", column.chars().count() + 1)
     });
     let why = error.message().lines().collect::<Vec<_>>().join("; ");
-    Problem { option: name.to_owned(), what: format!("is not TOML{place}: {why}") }
+    ConfigProblem { option: name.to_owned(), what: format!("is not TOML{place}: {why}") }
 }
 
 /// Merges `over` into `base`: tables are merged, values replaced.
@@ -165,13 +165,13 @@ pub(super) fn is_for_others(name: &str) -> bool {
 }
 
 /// Returns the problem of a variable that sets no option.
-pub(super) fn unknown_variable(name: &str) -> Problem {
+pub(super) fn unknown_variable(name: &str) -> ConfigProblem {
     let variables: Vec<String> = options().map(|one| variable_of(PREFIX, &one)).collect();
     let advice = match nearest(name, variables.iter().map(String::as_str)) {
         Some(meant) => format!("did you mean {meant}?"),
         None => "`tidings config --defaults` lists all options".to_owned(),
     };
-    Problem {
+    ConfigProblem {
         option: name.to_owned(),
         what: format!("no option has this environment variable; {advice}"),
     }

@@ -20,9 +20,9 @@ use crate::domain::{
 };
 use crate::engine::delivery::brand_identities::outbox;
 use crate::engine::delivery::operator_actions::Only;
-use crate::engine::ingest::Request;
+use crate::engine::ingest::NewEvent;
 use crate::engine::{Error, Result, Silent, digest};
-use crate::wire::local_pages::{DemoEmail, DemoEmails, Made, Person, Published, Scene, Work};
+use crate::wire::local_pages::{DemoEmail, DemoEmails, LocalUser, Made, Published, Scene, Work};
 
 /// The gallery and its works.
 pub struct Gallery {
@@ -70,7 +70,7 @@ impl Gallery {
             let digest = when_emailed(app, &user);
             let (id, name) = (user.id, user.name);
             let name = name.unwrap_or_else(|| id.to_string());
-            people.push(Person { id, name, digest });
+            people.push(LocalUser { id, name, digest });
         }
         Ok(Scene { people, works, followers })
     }
@@ -101,7 +101,7 @@ impl Gallery {
             ..Object::bare(ObjectKey::stored(format!("Artwork:{id}")))
         };
         app.objects().put(vec![object]).await?;
-        let request = Request {
+        let request = NewEvent {
             kind: EventType::stored("ArtworkPublished"),
             objects: vec![id.parse()?],
             audience: Audience::followers_of([key(artist)?])?,
@@ -130,11 +130,11 @@ impl Gallery {
         let at = dues.map(|due| due.at).max().unwrap_or(from);
         // With all users named, the run records no backlog of days that have left the window. Today
         // may have left it at the simulated time.
-        let request = digest::Request {
+        let request = digest::DigestRequest {
             at: Some(at),
             users: Some(PEOPLE.map(UserId::stored).into()),
             patience: Some(PATIENCE),
-            ..digest::Request::default()
+            ..digest::DigestRequest::default()
         };
         let report = app.digests().run(&request, &Silent).await?;
         if report.due.users > 0 {

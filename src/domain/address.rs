@@ -177,15 +177,15 @@ impl FromStr for Address {
 /// The end of a page in a list of addresses. It prints in hexadecimal, because addresses must not
 /// appear in URLs and access logs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cursor(pub Address);
+pub struct AddressCursor(pub Address);
 
-impl fmt::Display for Cursor {
+impl fmt::Display for AddressCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&hex::encode(self.0.reveal()))
     }
 }
 
-impl FromStr for Cursor {
+impl FromStr for AddressCursor {
     type Err = Invalid;
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
@@ -330,12 +330,12 @@ mod tests {
 
     #[test]
     fn a_cursor_round_trips_and_hides_the_address() {
-        let cursor = Cursor(Address::new("ünal@example.org").unwrap());
+        let cursor = AddressCursor(Address::new("ünal@example.org").unwrap());
         let written = cursor.to_string();
         assert!(written.bytes().all(|digit| digit.is_ascii_hexdigit()));
         assert_eq!(written.parse(), Ok(cursor));
         for text in ["", "6", "zz", "61", "ünal@example.org", "ff40"] {
-            assert!(text.parse::<Cursor>().is_err(), "{text}");
+            assert!(text.parse::<AddressCursor>().is_err(), "{text}");
         }
     }
 

@@ -27,7 +27,7 @@ pub const MOST_REMOVED: usize = 1_000;
 
 /// An event in a batch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Item {
+pub struct BatchItem {
     /// The fan-out that added the event.
     pub i: Id,
     /// The event type. A batch under a chosen key can contain several types.
@@ -36,23 +36,23 @@ pub struct Item {
     pub o: ObjectId,
 }
 
-impl From<Item> for Event {
-    fn from(item: Item) -> Self {
+impl From<BatchItem> for Event {
+    fn from(item: BatchItem) -> Self {
         Self { t: item.t, o: item.o, i: Some(item.i) }
     }
 }
 
 /// The events of one email.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Contents {
+pub struct BatchEvents {
     /// The number of events, including those that are not kept.
     pub count: u64,
     /// The first or last of the events ([`Keep`]), in the order of joining.
-    pub items: Vec<Item>,
+    pub items: Vec<BatchItem>,
 }
 
-impl Contents {
-    fn add(&mut self, item: &Item, keep: Keep) {
+impl BatchEvents {
+    fn add(&mut self, item: &BatchItem, keep: Keep) {
         self.count += 1;
         match keep {
             Keep::First(most) if self.items.len() >= most => {}
@@ -70,12 +70,12 @@ impl Contents {
         kind: &EventType,
         objects: &[ObjectId],
         up_to: Option<Id>,
-    ) -> Vec<Item> {
-        let is_meant = |item: &Item| {
+    ) -> Vec<BatchItem> {
+        let is_meant = |item: &BatchItem| {
             let is_reached = up_to.is_none_or(|at| item.i.is_no_later_than(at));
             item.t == *kind && objects.contains(&item.o) && is_reached
         };
-        let removed: Vec<Item> = self.items.extract_if(.., |item| is_meant(item)).collect();
+        let removed: Vec<BatchItem> = self.items.extract_if(.., |item| is_meant(item)).collect();
         self.count -= removed.len() as u64;
         removed
     }
@@ -138,13 +138,13 @@ pub struct Batch {
     /// are in a batch of their own, which is emailed at once.
     pub led: Vec<Id>,
     /// The events of the batch's email, without those of `led`.
-    pub contents: Contents,
+    pub contents: BatchEvents,
     /// The fingerprint of the policy under which an event last joined.
     pub policy: String,
     /// The fan-outs that have joined, ascending; at most [`ROOM`].
     pub joined: Vec<Id>,
     /// The last [`MOST_REMOVED`] removed events. The stacks still contain them.
-    pub removed: Vec<Item>,
+    pub removed: Vec<BatchItem>,
     /// When the batch was closed or canceled.
     pub settled: Option<DateTime<Utc>>,
 }
@@ -175,7 +175,7 @@ impl Batch {
         id: Id,
         user: UserId,
         key: BatchKey,
-        items: &[Item],
+        items: &[BatchItem],
         at: DateTime<Utc>,
         policy: &BatchPolicy,
     ) -> Self {
@@ -189,7 +189,7 @@ impl Batch {
             closes_at: policy.closes_at(at, at),
             deferred: false,
             led: Vec::new(),
-            contents: Contents::default(),
+            contents: BatchEvents::default(),
             policy: String::new(),
             joined: Vec::new(),
             removed: Vec::new(),
@@ -201,7 +201,12 @@ impl Batch {
 
     /// Adds the events of one fan-out, unless they have joined before. Returns the number of new
     /// events, or `None` if the batch accepts no more events: they go to the next batch.
-    pub fn join(&mut self, items: &[Item], at: DateTime<Utc>, policy: &BatchPolicy) -> Option<u64> {
+    pub fn join(
+        &mut self,
+        items: &[BatchItem],
+        at: DateTime<Utc>,
+        policy: &BatchPolicy,
+    ) -> Option<u64> {
         // A batch that is not open checks this too. Otherwise a repeated fan-out would open the
         // next batch with events of this one.
         if self.has_joined(items[0].i) {
@@ -213,7 +218,7 @@ impl Batch {
         (self.state == BatchState::Open).then(|| self.add(items, at, policy))
     }
 
-    fn add(&mut self, items: &[Item], at: DateTime<Utc>, policy: &BatchPolicy) -> u64 {
+    fn add(&mut self, items: &[BatchItem], at: DateTime<Utc>, policy: &BatchPolicy) -> u64 {
         for item in items {
             self.contents.add(item, policy.keep);
         }

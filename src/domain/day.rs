@@ -7,7 +7,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Datelike, Days, NaiveDate, SecondsFormat, TimeDelta, Utc};
 
 use super::audience::distinct;
-use super::name::{Invalid, Kind, debug_as_text, serde_as_text};
+use super::name::{Invalid, NameErrorKind, debug_as_text, serde_as_text};
 
 /// A UTC day. Parsed days are in the years 1 to 9999.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -69,9 +69,9 @@ impl FromStr for Day {
 
 /// A set of days, oldest first: at least one, without duplicates. It may have gaps.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Window(Arc<[Day]>);
+pub struct DaySet(Arc<[Day]>);
 
-impl Window {
+impl DaySet {
     /// Returns the window of `last` and the `back` days before it.
     pub fn ending(last: Day, back: u32) -> Self {
         let mut days: Vec<Day> = (0..=back).rev().map(|n| last.back(n)).collect();
@@ -131,7 +131,7 @@ pub fn check_event_time(
     now: DateTime<Utc>,
     window_back: u32,
 ) -> Result<(), Invalid> {
-    let first = Window::ending(Day::of(now), window_back).first();
+    let first = DaySet::ending(Day::of(now), window_back).first();
     let accepted = first.start()..=now + AHEAD;
     if accepted.contains(&at) {
         return Ok(());
@@ -160,7 +160,7 @@ pub fn check_event_time(
         bound(accepted.end()),
     );
     let at = at.to_rfc3339_opts(SecondsFormat::AutoSi, true);
-    Err(Invalid::new("time", at, why).of_kind(Kind::Time))
+    Err(Invalid::new("time", at, why).of_kind(NameErrorKind::Time))
 }
 
 #[cfg(test)]

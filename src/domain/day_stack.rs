@@ -2,7 +2,7 @@
 //!
 //! An array only grows at its end, so (stack, index) identifies an entry for ever. Markers count
 //! entries from the front, so coverage only grows. Emails and feeds use the same functions. Start
-//! with [`PersonStacks::pending`].
+//! with [`UserStacks::pending`].
 
 use std::collections::HashSet;
 use std::fmt;
@@ -44,7 +44,7 @@ impl Event {
 /// A marker, stored as `{flushed, n}`: the first `n` entries have been processed. A bare
 /// `{flushed}` covers everything before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Marker {
+pub struct DigestMarker {
     /// The id that the delivery or flush wrote; `None` from older writers.
     pub id: Option<Id>,
     /// The number of covered entries from the front; `None` covers everything before the marker.
@@ -54,7 +54,7 @@ pub struct Marker {
 /// A marker stored as `{mailed, i}`: these events were emailed outside the digest, such as in a
 /// batch. Digests exclude them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mailed {
+pub struct BatchMarker {
     /// The marker id of that delivery. It prevents writing the marker twice.
     pub id: Id,
     /// The ids of the accepted events, ascending.
@@ -67,9 +67,9 @@ pub enum Entry {
     /// An event about an object.
     Event(Event),
     /// A marker that covers entries from the front.
-    Marker(Marker),
+    Marker(DigestMarker),
     /// A marker that covers the events of some fan-outs.
-    Mailed(Mailed),
+    Mailed(BatchMarker),
     /// Any other element. It is neither shown nor emailed, but it occupies a position.
     Other,
 }
@@ -104,13 +104,13 @@ pub struct Retraction {
 ///
 /// Within one second only ids of the same process have an order. For ids of two processes, the
 /// event counts as the earlier one.
-pub fn reaches(at: Id, event: &Event) -> bool {
+pub fn retracts(at: Id, event: &Event) -> bool {
     event.i.is_some_and(|i| i.is_no_later_than(at))
 }
 
 /// The type of a document's `_id`. tidings writes text; some older writers used an ObjectId.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Form {
+pub enum IdForm {
     /// Used by some older writers. tidings reads such documents and appends only markers to them.
     ObjectId,
     /// Used by tidings.
@@ -123,13 +123,13 @@ pub struct StackId {
     /// The day of its collection.
     pub day: Day,
     /// Distinguishes two documents of one day.
-    pub form: Form,
+    pub form: IdForm,
 }
 
 impl StackId {
     /// Returns the stack to which tidings appends the events of this day.
     pub fn of(day: Day) -> Self {
-        let form = Form::Text;
+        let form = IdForm::Text;
         Self { day, form }
     }
 }
@@ -137,8 +137,8 @@ impl StackId {
 impl fmt::Display for StackId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.form {
-            Form::Text => write!(f, "{}", self.day),
-            Form::ObjectId => write!(f, "{}o", self.day),
+            IdForm::Text => write!(f, "{}", self.day),
+            IdForm::ObjectId => write!(f, "{}o", self.day),
         }
     }
 }
@@ -148,8 +148,8 @@ impl FromStr for StackId {
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
         let (day, form) = match text.strip_suffix('o') {
-            Some(day) => (day, Form::ObjectId),
-            None => (text, Form::Text),
+            Some(day) => (day, IdForm::ObjectId),
+            None => (text, IdForm::Text),
         };
         let day = day.parse()?;
         Ok(Self { day, form })
@@ -251,7 +251,7 @@ impl Stack {
     }
 
     /// Returns the `flushed` markers, oldest first.
-    pub fn markers(&self) -> impl Iterator<Item = &Marker> {
+    pub fn markers(&self) -> impl Iterator<Item = &DigestMarker> {
         self.entries.iter().filter_map(|entry| match entry {
             Entry::Marker(marker) => Some(marker),
             Entry::Event(_) | Entry::Mailed(_) | Entry::Other => None,
@@ -259,7 +259,7 @@ impl Stack {
     }
 
     /// Returns the oldest marker that covers this entry.
-    pub fn covering(&self, index: u32) -> Option<&Marker> {
+    pub fn covering(&self, index: u32) -> Option<&DigestMarker> {
         self.entries.iter().enumerate().find_map(|(place, entry)| {
             let Entry::Marker(marker) = entry else {
                 return None;
@@ -289,13 +289,13 @@ impl Stack {
     }
 
     fn uncovered_from(&self, from: usize) -> impl DoubleEndedIterator<Item = (Position, &Event)> {
-        let mailed = self.mailed();
+        let mailed = self.emailed_ids();
         let is_emailed = move |event: &Event| event.i.is_some_and(|i| mailed.contains(&i));
         self.events_from(from).filter(move |(_, event)| !is_emailed(event))
     }
 
     /// Returns the ids of the accepted events that batches have emailed.
-    pub fn mailed(&self) -> HashSet<Id> {
+    pub fn emailed_ids(&self) -> HashSet<Id> {
         let lists = self.entries.iter().filter_map(|entry| match entry {
             Entry::Mailed(mailed) => Some(&mailed.fanouts),
             Entry::Event(_) | Entry::Marker(_) | Entry::Other => None,
@@ -323,8 +323,8 @@ impl Stack {
 /// entries before it.
 pub fn covered(entries: &[Entry]) -> usize {
     let covers = |(index, entry): (usize, &Entry)| match entry {
-        Entry::Marker(Marker { n: Some(n), .. }) => Some((*n as usize).min(entries.len())),
-        Entry::Marker(Marker { n: None, .. }) => Some(index),
+        Entry::Marker(DigestMarker { n: Some(n), .. }) => Some((*n as usize).min(entries.len())),
+        Entry::Marker(DigestMarker { n: None, .. }) => Some(index),
         Entry::Event(_) | Entry::Mailed(_) | Entry::Other => None,
     };
     let covered = entries.iter().enumerate().filter_map(covers);
@@ -343,7 +343,7 @@ pub(super) fn watermark(watermarks: &Watermarks, stack: StackId) -> u32 {
 
 /// A user's documents in a window.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PersonStacks {
+pub struct UserStacks {
     /// The user of the stacks.
     pub user: UserId,
     /// The stacks, oldest day first. Empty if the user has none in the window.
@@ -361,7 +361,7 @@ pub struct EventAt<'a> {
     pub at: DateTime<Utc>,
 }
 
-impl PersonStacks {
+impl UserStacks {
     /// Removes and returns the defective stacks. No marker can be appended to them, so their events
     /// would be emailed repeatedly.
     pub fn remove_defective(&mut self) -> Vec<BadStack> {
@@ -427,12 +427,12 @@ impl PersonStacks {
     }
 
     /// Returns whether any stack has the marker with this id.
-    pub fn hold_marker(&self, id: Id) -> bool {
+    pub fn has_digest_marker(&self, id: Id) -> bool {
         self.any(|entry| matches!(entry, Entry::Marker(marker) if marker.id == Some(id)))
     }
 
-    /// Returns whether any stack has a `mailed` marker with this id, so that its batch was emailed.
-    pub fn are_emailed_by(&self, id: Id) -> bool {
+    /// Returns whether any stack has a `emailed_ids` marker with this id, so that its batch was emailed.
+    pub fn has_batch_marker(&self, id: Id) -> bool {
         self.any(|entry| matches!(entry, Entry::Mailed(mailed) if mailed.id == id))
     }
 
@@ -448,7 +448,7 @@ impl PersonStacks {
 
     /// Returns the current length of each stack with uncovered events. An email built from these
     /// stacks covers this much.
-    pub fn covers(&self) -> Watermarks {
+    pub fn watermarks(&self) -> Watermarks {
         let open = |stack: &&Stack| stack.has_uncovered();
         self.stacks
             .iter()

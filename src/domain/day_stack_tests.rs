@@ -10,22 +10,22 @@ fn event(o: &str) -> Entry {
 }
 
 fn marker(n: Option<u32>) -> Entry {
-    Entry::Marker(Marker { id: None, n })
+    Entry::Marker(DigestMarker { id: None, n })
 }
 
 /// The marker id of the email under test.
 const OWN: Id = Id::from_bytes([9; 12]);
 
 fn own(n: u32) -> Entry {
-    Entry::Marker(Marker { id: Some(OWN), n: Some(n) })
+    Entry::Marker(DigestMarker { id: Some(OWN), n: Some(n) })
 }
 
 fn stack(day: &str, entries: Vec<Entry>) -> Stack {
     Stack::new(StackId::of(day.parse().unwrap()), entries)
 }
 
-fn person(stacks: Vec<Stack>) -> PersonStacks {
-    PersonStacks { user: UserId::stored("ada"), stacks }
+fn person(stacks: Vec<Stack>) -> UserStacks {
+    UserStacks { user: UserId::stored("ada"), stacks }
 }
 
 fn objects(pending: &[EventAt<'_>]) -> Vec<String> {
@@ -89,7 +89,7 @@ fn an_event_that_happens_again_after_its_email_is_pending_again() {
 #[test]
 fn a_rebuilt_email_contains_the_events_within_its_watermarks() {
     let first = person(vec![stack("20140422", vec![event("a")])]);
-    let watermarks = first.covers();
+    let watermarks = first.watermarks();
     let later = person(vec![
         stack("20140422", vec![event("a"), event("b")]),
         stack("20140423", vec![event("c")]),
@@ -100,7 +100,7 @@ fn a_rebuilt_email_contains_the_events_within_its_watermarks() {
 #[test]
 fn without_pending_events_there_are_no_watermarks() {
     let flushed = person(vec![stack("20140422", vec![event("a"), marker(Some(1))])]);
-    assert!(flushed.covers().is_empty());
+    assert!(flushed.watermarks().is_empty());
 }
 
 #[test]
@@ -259,7 +259,7 @@ mod retractions {
         let noon = DateTime::from_timestamp(1_398_124_800, 0).unwrap();
         let second = TimeDelta::seconds(1);
         let at = id(noon, 1, 5);
-        let reached = |i: Id| reaches(at, &event(Some(i)));
+        let reached = |i: Id| retracts(at, &event(Some(i)));
 
         assert!(reached(id(noon, 1, 4)) && !reached(id(noon, 1, 6)));
         assert!(reached(id(noon, 2, 4)) && reached(id(noon, 2, 6)));
@@ -269,6 +269,6 @@ mod retractions {
 
     #[test]
     fn an_event_without_an_id_is_not_covered() {
-        assert!(!reaches(Id::LAST, &event(None)));
+        assert!(!retracts(Id::LAST, &event(None)));
     }
 }

@@ -5,7 +5,7 @@ mod days {
 
     #[test]
     fn the_window_is_a_day_and_the_seven_days_before_it() {
-        let window = Window::ending("20140303".parse().unwrap(), 7);
+        let window = DaySet::ending("20140303".parse().unwrap(), 7);
         let days: Vec<_> = window.days().map(|day| day.to_string()).collect();
         assert_eq!(days.len(), 8);
         assert_eq!(days.first().unwrap(), "20140224");

@@ -10,11 +10,11 @@ use std::collections::HashMap;
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
-use super::day::{Day, Window};
-use super::day_stack::{Event, EventAt, PersonStacks};
+use super::day::{Day, DaySet};
+use super::day_stack::{Event, EventAt, UserStacks};
 use super::delivery::{Delivery, DeliveryState};
 use super::eligibility::{Facts, Purpose, classify};
-use super::email_content::{Caps, Content, EventData, Grouping, Item};
+use super::email_content::{Caps, EmailContent, EmailItem, EventData, Grouping};
 use super::name::EventType;
 use super::timed_id::Id;
 use super::type_policy::{EmailScope, Policies};
@@ -22,7 +22,7 @@ use super::user::User;
 
 /// Returns the pending events that the user's choices and this scope admit to digests.
 pub fn wanted<'a>(
-    person: &'a PersonStacks,
+    person: &'a UserStacks,
     user: &User,
     scope: EmailScope,
     policies: &Policies,
@@ -33,7 +33,7 @@ pub fn wanted<'a>(
 /// Returns the events of [`wanted`] that this delivery covers. Its own marker hides none of them.
 pub fn wanted_by<'a>(
     row: &Delivery,
-    person: &'a PersonStacks,
+    person: &'a UserStacks,
     user: &User,
     scope: EmailScope,
     policies: &Policies,
@@ -56,11 +56,11 @@ pub fn assemble(
     policies: &Policies,
     caps: Caps,
     applies: impl Fn(&Event) -> Option<EventData>,
-) -> Option<Content> {
+) -> Option<EmailContent> {
     let applying = wanted.iter().filter_map(|pending| Some((pending, applies(pending.event)?)));
     let mut included: Vec<(&EventAt<'_>, EventData)> = applying.collect();
     included.sort_by_key(|(pending, _)| Reverse((pending.at, pending.position)));
-    let item = |(pending, data): (&EventAt<'_>, EventData)| Item {
+    let item = |(pending, data): (&EventAt<'_>, EventData)| EmailItem {
         id: pending.event.o.clone(),
         at: pending.at,
         object: data.object,
@@ -68,7 +68,7 @@ pub fn assemble(
     };
     let items = included.into_iter();
     let items = items.map(|included| (&included.0.event.t, item(included)));
-    let mut content = Content::of(items.collect(), policies, Grouping::Each)?;
+    let mut content = EmailContent::of(items.collect(), policies, Grouping::Each)?;
     content.cut(caps, 0);
     Some(content)
 }
@@ -98,7 +98,7 @@ const AT_LEAST: TimeDelta = TimeDelta::days(1);
 
 /// Returns when a failed digest is retried automatically. The delay starts at one hour and doubles
 /// up to one day, because the cause of the failure may have passed.
-pub fn tried_again(row: &Delivery) -> Option<DateTime<Utc>> {
+pub fn retry_at(row: &Delivery) -> Option<DateTime<Utc>> {
     let has_failed = row.state == DeliveryState::Failed && !row.open;
     let failed = row.outcome.settled.filter(|_| has_failed)?;
     let doubled = AGAIN * (1 << row.attempts.reopened.min(5));
@@ -229,7 +229,7 @@ impl DayNote {
 #[derive(Debug, Clone)]
 pub struct DaysRead {
     /// The days that feeds show.
-    pub window: Window,
+    pub window: DaySet,
     /// The first day whose events are still emailed.
     pub first: Day,
 }
@@ -237,7 +237,7 @@ pub struct DaysRead {
 impl DaysRead {
     /// Returns the days at `now`. `window_back` is in days before today.
     pub fn of(now: DateTime<Utc>, window_back: u32, max_age: TimeDelta) -> Self {
-        let window = Window::ending(Day::of(now), window_back);
+        let window = DaySet::ending(Day::of(now), window_back);
         let first = Day::of(now - max_age).min(window.first());
         Self { window, first }
     }

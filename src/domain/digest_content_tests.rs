@@ -15,7 +15,7 @@ mod assembling {
         "20140422".parse().unwrap()
     }
 
-    fn stacks(events: &[(&str, String)]) -> PersonStacks {
+    fn stacks(events: &[(&str, String)]) -> UserStacks {
         let entry = |(index, (t, o)): (usize, &(&str, String))| {
             let at = day().start() + TimeDelta::seconds(index as i64);
             Entry::Event(Event {
@@ -25,7 +25,7 @@ mod assembling {
             })
         };
         let entries = events.iter().enumerate().map(entry).collect();
-        PersonStacks {
+        UserStacks {
             user: UserId::stored("ada"),
             stacks: vec![Stack::new(StackId::of(day()), entries)],
         }
@@ -152,7 +152,7 @@ mod retries {
             (row.outcome.settled, row.attempts.reopened) = (Some(at), reopened);
             row
         };
-        let hours = |row: &Delivery| tried_again(row).map(|again| (again - at).num_hours());
+        let hours = |row: &Delivery| retry_at(row).map(|again| (again - at).num_hours());
 
         let waits: Vec<_> = [0, 1, 2, 4, 5, 99].map(|n| hours(&failed(n))).to_vec();
 

@@ -1,7 +1,7 @@
 //! The content of one email, a digest or a batch: sections by type, groups by topic, and items.
 //!
 //! Only events that still apply are included; if none is left, no email is sent (P6). Items that
-//! are not shown are counted: the shown ones and [`Content::more`] add up to the total. Events that
+//! are not shown are counted: the shown ones and [`EmailContent::more`] add up to the total. Events that
 //! a batch counted but did not keep appear only in that number. Start with
 //! [`super::digest_content::assemble`] for digests and [`gather()`] for batches.
 
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
-use super::batch::{BatchKey, Item as Kept};
+use super::batch::{BatchItem as Kept, BatchKey};
 use super::day_stack::Event;
 use super::details::Details;
 use super::name::{EventType, FollowKey, ObjectId, UserId};
@@ -47,7 +47,7 @@ pub(super) enum Grouping {
 
 /// An included event with its object.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Item {
+pub struct EmailItem {
     /// The object's id as in the event, without the model.
     pub id: ObjectId,
     /// When the event happened: the start of its day if the event has no time. In a batch, the last
@@ -60,7 +60,7 @@ pub struct Item {
     pub details: Option<Arc<Details>>,
 }
 
-impl Item {
+impl EmailItem {
     /// Returns the name of the event's actor, else of the object's author.
     pub fn by(&self) -> Option<&str> {
         let actor = self.details.as_ref().and_then(|of| of.actor.as_ref());
@@ -69,23 +69,23 @@ impl Item {
     }
 
     /// Returns that person with the actor's id; `None` if there is no name.
-    pub fn person(&self) -> Option<Person> {
+    pub fn person(&self) -> Option<Author> {
         let name = self.by().map(str::trim).filter(|by| !by.is_empty())?;
         let actor = self.details.as_ref().and_then(|of| of.actor.as_ref());
-        Some(Person { id: actor.map(|actor| actor.id.clone()), name: name.to_owned() })
+        Some(Author { id: actor.map(|actor| actor.id.clone()), name: name.to_owned() })
     }
 }
 
 /// An actor of an event, or the author of its object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Person {
+pub struct Author {
     /// The id of the event's actor; `None` if the event has none.
     pub id: Option<UserId>,
     /// The name to show.
     pub name: String,
 }
 
-impl Person {
+impl Author {
     /// Returns whether both are the same person: by id, or by name if one of them has no id.
     pub fn is(&self, other: &Self) -> bool {
         match (&self.id, &other.id) {
@@ -106,29 +106,29 @@ pub struct EventData {
 
 /// The people who caused the events of a group or section.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum People {
+pub enum Authors {
     /// These people, each once, the most recent first. Empty if the section has no phrase.
-    Named(Vec<Person>),
+    Named(Vec<Author>),
     /// The person behind at least one event is unknown.
     Unknown,
 }
 
 /// Items of one type with one topic.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Group {
+pub struct EmailGroup {
     /// The topic of all items.
     pub about: About,
     /// The people behind all items, including those that are not shown.
-    pub people: People,
+    pub people: Authors,
     /// The items to show, newest first; at least one.
-    pub items: Vec<Item>,
+    pub items: Vec<EmailItem>,
     /// The number of items, shown or not.
     pub total: u64,
 }
 
 /// Items of one type.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Section {
+pub struct EmailSection {
     /// The event type. No two sections of an email share one.
     pub kind: EventType,
     /// The configured heading, or the name of the type.
@@ -138,9 +138,9 @@ pub struct Section {
     /// Why users cannot turn this type off; `None` if they can.
     pub mandate: Option<Mandate>,
     /// The people of all groups.
-    pub people: People,
+    pub people: Authors,
     /// The groups, ordered by their newest item, newest first.
-    pub groups: Vec<Group>,
+    pub groups: Vec<EmailGroup>,
     /// The number of topics, shown or not.
     pub abouts: usize,
     /// The number of events that are known to be of this type, shown or not.
@@ -162,7 +162,7 @@ pub struct Followed {
 
 /// The content of one email. Equality compares the numbers first, because they usually differ.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Content {
+pub struct EmailContent {
     /// The number of events, shown or not.
     pub total: u64,
     /// The number of them that the batch counted but did not keep.
@@ -172,16 +172,16 @@ pub struct Content {
     /// The time of the newest kept event.
     pub newest: DateTime<Utc>,
     /// The sections, in the order of the configuration, then by name. Each has at least one event.
-    pub sections: Vec<Section>,
+    pub sections: Vec<EmailSection>,
     /// The keys through which the recipient follows these events, most events first. The code that
     /// builds the email fills it in.
     pub because: Vec<Followed>,
 }
 
-impl Content {
+impl EmailContent {
     /// Builds the content from events that are ordered newest first; `None` if there are none.
     pub(super) fn of(
-        included: Vec<(&EventType, Item)>,
+        included: Vec<(&EventType, EmailItem)>,
         policies: &Policies,
         grouping: Grouping,
     ) -> Option<Self> {
@@ -197,7 +197,7 @@ impl Content {
         for (kind, item) in included {
             let known = sections.iter().position(|section| section.kind == *kind);
             let index = known.unwrap_or_else(|| {
-                sections.push(Section::new(kind, policies, grouping));
+                sections.push(EmailSection::new(kind, policies, grouping));
                 sections.len() - 1
             });
             sections[index].add(item, grouping);
@@ -232,7 +232,7 @@ impl Content {
     }
 
     /// Returns the shown items with their types.
-    pub fn items(&self) -> impl Iterator<Item = (&EventType, &Item)> {
+    pub fn items(&self) -> impl Iterator<Item = (&EventType, &EmailItem)> {
         let sections = self.sections.iter();
         sections.flat_map(|section| section.items().map(|item| (&section.kind, item)))
     }
@@ -258,18 +258,18 @@ impl Content {
             return None;
         }
         let mut sections = self.sections.iter();
-        let only = |section: &'_ Section| section.abouts == 1;
+        let only = |section: &'_ EmailSection| section.abouts == 1;
         let first = sections.next().filter(|section| only(section))?;
         let name = first.groups.first()?.known_as()?;
-        let is_same = |section: &Section| {
+        let is_same = |section: &EmailSection| {
             let group = section.groups.first().filter(|_| only(section));
-            group.and_then(Group::known_as) == Some(name)
+            group.and_then(EmailGroup::known_as) == Some(name)
         };
         sections.all(is_same).then_some(name)
     }
 }
 
-impl Section {
+impl EmailSection {
     fn new(kind: &EventType, policies: &Policies, grouping: Grouping) -> Self {
         Self {
             kind: kind.clone(),
@@ -279,7 +279,7 @@ impl Section {
                 Grouping::ByAbout => policies.of(kind).phrase.clone(),
             },
             mandate: policies.of(kind).mandatory.clone(),
-            people: People::Named(Vec::new()),
+            people: Authors::Named(Vec::new()),
             groups: Vec::new(),
             abouts: 0,
             total: 0,
@@ -287,7 +287,7 @@ impl Section {
         }
     }
 
-    fn add(&mut self, item: Item, grouping: Grouping) {
+    fn add(&mut self, item: EmailItem, grouping: Grouping) {
         let about = match grouping {
             Grouping::Each => About::Itself,
             Grouping::ByAbout => About::of(&item.object, self.phrase.as_ref()),
@@ -296,9 +296,9 @@ impl Section {
         let known = groups.position(|group| group.about.is_same(&about));
         let index = known.unwrap_or_else(|| {
             self.abouts += 1;
-            self.groups.push(Group {
+            self.groups.push(EmailGroup {
                 about,
-                people: People::Named(Vec::new()),
+                people: Authors::Named(Vec::new()),
                 items: Vec::new(),
                 total: 0,
             });
@@ -315,7 +315,7 @@ impl Section {
     }
 
     /// Returns the shown items.
-    pub fn items(&self) -> impl Iterator<Item = &Item> {
+    pub fn items(&self) -> impl Iterator<Item = &EmailItem> {
         self.groups.iter().flat_map(|group| &group.items)
     }
 
@@ -325,7 +325,7 @@ impl Section {
     }
 }
 
-impl Group {
+impl EmailGroup {
     /// Returns the title of the topic; `None` if the topic is an object without a title.
     pub fn title(&self) -> Option<&str> {
         match &self.about {
@@ -348,8 +348,8 @@ impl Group {
     }
 }
 
-impl People {
-    fn add(&mut self, person: Option<Person>) {
+impl Authors {
+    fn add(&mut self, person: Option<Author>) {
         let Self::Named(known) = self else { return };
         match person {
             Some(person) if known.iter().any(|one| one.is(&person)) => {}
@@ -373,9 +373,9 @@ pub fn gather(
     omitted: u64,
     policies: &Policies,
     applies: impl Fn(&Event) -> Option<EventData>,
-) -> Option<Content> {
+) -> Option<EmailContent> {
     let included = newest_first(kept, applies);
-    let mut content = Content::of(included, policies, Grouping::ByAbout)?;
+    let mut content = EmailContent::of(included, policies, Grouping::ByAbout)?;
     content.total += omitted;
     content.omitted = omitted;
     if let (Some(kind), Some(section)) = (key.kind(), content.sections.first_mut())
@@ -395,15 +395,15 @@ pub fn gather(
 fn newest_first(
     kept: &[Kept],
     applies: impl Fn(&Event) -> Option<EventData>,
-) -> Vec<(&EventType, Item)> {
-    let mut items: Vec<(usize, &EventType, Item)> = Vec::new();
+) -> Vec<(&EventType, EmailItem)> {
+    let mut items: Vec<(usize, &EventType, EmailItem)> = Vec::new();
     for (index, kept) in kept.iter().enumerate() {
         let Some(EventData { object, details }) = applies(&Event::from(kept.clone())) else {
             continue;
         };
         let (id, at) = (kept.o.clone(), kept.i.time());
-        let item = Item { id, at, object, details };
-        let same = |(_, kind, known): &&mut (usize, &EventType, Item)| {
+        let item = EmailItem { id, at, object, details };
+        let same = |(_, kind, known): &&mut (usize, &EventType, EmailItem)| {
             **kind == kept.t && known.id == item.id
         };
         match items.iter_mut().find(same) {

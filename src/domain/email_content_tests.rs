@@ -47,7 +47,7 @@ fn without_details(object: Object) -> EventData {
 }
 
 /// Returns the content of a batch under a chosen key, in which these objects apply.
-fn content_of(events: &[(&str, &str)], omitted: u64, objects: &[Object]) -> Option<Content> {
+fn content_of(events: &[(&str, &str)], omitted: u64, objects: &[Object]) -> Option<EmailContent> {
     let objects: BTreeMap<&str, &Object> =
         objects.iter().map(|object| (object.key.as_str(), object)).collect();
     let key = BatchKey::Chosen("all".parse().unwrap());
@@ -57,15 +57,15 @@ fn content_of(events: &[(&str, &str)], omitted: u64, objects: &[Object]) -> Opti
 }
 
 /// Returns the total and the people of each group.
-fn groups_of(content: &Content) -> Vec<(u64, Option<Vec<&str>>)> {
+fn groups_of(content: &EmailContent) -> Vec<(u64, Option<Vec<&str>>)> {
     let groups = content.sections.iter().flat_map(|section| &section.groups);
     groups.map(|group| (group.total, names(&group.people))).collect()
 }
 
-fn names(people: &People) -> Option<Vec<&str>> {
+fn names(people: &Authors) -> Option<Vec<&str>> {
     match people {
-        People::Named(all) => Some(all.iter().map(|one| one.name.as_str()).collect()),
-        People::Unknown => None,
+        Authors::Named(all) => Some(all.iter().map(|one| one.name.as_str()).collect()),
+        Authors::Unknown => None,
     }
 }
 
@@ -93,7 +93,7 @@ fn events_about_one_topic_form_one_group_with_each_person_once() {
 }
 
 /// Returns the content of a batch of comments on one budget by these actors, given as id and name.
-fn commented_by(actors: &[(&str, Option<&str>)]) -> Content {
+fn commented_by(actors: &[(&str, Option<&str>)]) -> EmailContent {
     let ids: Vec<String> = (0..actors.len()).map(|n| n.to_string()).collect();
     let ids: Vec<_> = ids.iter().map(|id| ("Comment", id.as_str())).collect();
     let key = BatchKey::Chosen("all".parse().unwrap());
@@ -255,7 +255,7 @@ fn a_group_with_an_unknown_author_has_no_people() {
     let content = content_of(&comments(&["1", "2", "3"]), 0, &objects).unwrap();
 
     assert_eq!(groups_of(&content), [(1, Some(vec!["Ben"])), (2, None)]);
-    assert_eq!(content.sections[0].people, People::Unknown);
+    assert_eq!(content.sections[0].people, Authors::Unknown);
 }
 
 #[test]

@@ -27,7 +27,7 @@ named_enum! {
 
 /// The numbers of users and entries so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
-pub struct Counts {
+pub struct FanOutCounts {
     /// Users of the audience who were served. Excluded users do not count.
     pub people: u64,
     /// Entries pushed to stacks.
@@ -36,7 +36,7 @@ pub struct Counts {
     pub capped: u64,
 }
 
-impl std::ops::AddAssign for Counts {
+impl std::ops::AddAssign for FanOutCounts {
     fn add_assign(&mut self, other: Self) {
         self.people += other.people;
         self.pushed += other.pushed;
@@ -46,11 +46,11 @@ impl std::ops::AddAssign for Counts {
 
 /// The progress of a fan-out, saved after every page.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Progress {
+pub struct FanOutProgress {
     /// The last user served. When saved, `None` keeps the stored cursor.
     pub cursor: Option<UserId>,
     /// The counts up to the cursor.
-    pub counts: Counts,
+    pub counts: FanOutCounts,
     /// Whether the whole audience has been served.
     pub done: bool,
 }
@@ -93,7 +93,7 @@ pub struct Fanout {
     /// The state: done once `progress` is.
     pub state: FanoutState,
     /// The progress, from which the next worker resumes.
-    pub progress: Progress,
+    pub progress: FanOutProgress,
     /// The lease of the worker; `None` if it is not leased or is done.
     pub lease: Option<Lease>,
 }
@@ -150,7 +150,7 @@ impl Fanout {
             day: Day::of(at),
             at,
             state,
-            progress: Progress::default(),
+            progress: FanOutProgress::default(),
             lease: None,
         })
     }

@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 
-use super::day::Window;
-use super::day_stack::{PersonStacks, Position, Stack, StackId};
-use super::feed_page::{Cursor, Kinds};
+use super::day::DaySet;
+use super::day_stack::{Position, Stack, StackId, UserStacks};
+use super::feed_page::{FeedCursor, Kinds};
 pub use super::feed_page::{ItemState, StateFilter};
 use super::name::{EventType, ObjectId, UserId, named_enum};
 use super::timed_id::Id;
@@ -36,16 +36,16 @@ named_enum! {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Marked {
     /// All items of these types that exist at the cursor.
-    To(Cursor, Kinds),
+    To(FeedCursor, Kinds),
     /// These items, each named by any of its positions.
     Items(Vec<Position>),
 }
 
 /// A set of entry indexes of one stack. Equal sets have equal bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Entries(Vec<u8>);
+pub struct EntrySet(Vec<u8>);
 
-impl Entries {
+impl EntrySet {
     /// Reads a set from the store: bit *i* of byte *n* is entry 8 *n* + *i*.
     pub fn stored(mut bytes: Vec<u8>) -> Self {
         let used = bytes.iter().rposition(|byte| *byte != 0);
@@ -82,11 +82,11 @@ impl Entries {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StackMarks {
     /// Seen entries, including the read ones.
-    pub seen: Entries,
+    pub seen: EntrySet,
     /// Read entries.
-    pub read: Entries,
+    pub read: EntrySet,
     /// Archived entries.
-    pub archived: Entries,
+    pub archived: EntrySet,
 }
 
 /// The inbox of a user.
@@ -117,8 +117,8 @@ impl Inbox {
     /// anything changed.
     pub fn mark(
         &mut self,
-        person: &PersonStacks,
-        window: &Window,
+        person: &UserStacks,
+        window: &DaySet,
         which: &Marked,
         mark: Mark,
         now: DateTime<Utc>,

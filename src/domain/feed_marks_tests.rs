@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::{Day, Entry, Event, Marker, Stack, UserId};
+use crate::domain::{Day, DigestMarker, Entry, Event, Stack, UserId};
 
 const FIRST: u32 = 20;
 
@@ -18,29 +18,26 @@ fn place(day_of: u32, index: u32) -> Position {
     Position { stack, index }
 }
 
-fn window() -> Window {
-    Window::ending(day(2), 2)
+fn window() -> DaySet {
+    DaySet::ending(day(2), 2)
 }
 
 /// Creates stacks with these objects day by day; `None` creates a marker.
-fn person(days: &[Vec<Option<u8>>]) -> PersonStacks {
+fn person(days: &[Vec<Option<u8>>]) -> UserStacks {
     let entry = |what: &Option<u8>| match what {
         Some(object) => Entry::Event(Event {
             t: EventType::stored(["A", "B"][usize::from(object % 2)]),
             o: ObjectId::stored(format!("o{object}")),
             i: None,
         }),
-        None => Entry::Marker(Marker { id: None, n: None }),
+        None => Entry::Marker(DigestMarker { id: None, n: None }),
     };
     let stack = |(n, entries): (usize, &Vec<Option<u8>>)| Stack {
         id: StackId::of(day(n as u32)),
         entries: entries.iter().map(entry).collect(),
         defect: None,
     };
-    PersonStacks {
-        user: UserId::stored("ada"),
-        stacks: days.iter().enumerate().map(stack).collect(),
-    }
+    UserStacks { user: UserId::stored("ada"), stacks: days.iter().enumerate().map(stack).collect() }
 }
 
 fn now() -> DateTime<Utc> {
@@ -72,7 +69,7 @@ fn a_mark_by_id_covers_every_occurrence() {
 #[test]
 fn a_cursor_marks_only_items_that_were_shown() {
     let (before, after) = (vec![Some(1)], vec![Some(1), Some(2)]);
-    let cursor = Cursor::at_end_of(&person(&[before]));
+    let cursor = FeedCursor::at_end_of(&person(&[before]));
     let later = person(&[after, vec![Some(3)]]);
     let mut inbox = inbox();
 
@@ -84,7 +81,7 @@ fn a_cursor_marks_only_items_that_were_shown() {
 
 #[test]
 fn a_cursor_beyond_the_stored_entries_marks_no_later_ones() {
-    let cursor: Cursor = "c20140420.900-20140421.900".parse().unwrap();
+    let cursor: FeedCursor = "c20140420.900-20140421.900".parse().unwrap();
     let mut inbox = inbox();
 
     inbox.mark(
@@ -107,7 +104,7 @@ fn a_repeated_event_keeps_its_state_even_after_its_first_day_expires() {
     inbox.mark(&before, &window(), &items([(0, 0)]), Mark::Read, now());
 
     let again = person(&[vec![Some(1)], vec![Some(2), Some(1)]]);
-    let opened = Marked::To(Cursor::at_end_of(&again), Kinds::default());
+    let opened = Marked::To(FeedCursor::at_end_of(&again), Kinds::default());
     inbox.mark(&again, &window(), &opened, Mark::Seen, now());
 
     assert_eq!(inbox.state(place(1, 1)), ItemState::Read);
@@ -118,7 +115,7 @@ fn a_repeated_event_keeps_its_state_even_after_its_first_day_expires() {
 fn marking_again_reports_no_change() {
     let person = person(&[vec![Some(1)]]);
     let (mut inbox, later) = (inbox(), now() + chrono::TimeDelta::hours(1));
-    let all = Marked::To(Cursor::at_end_of(&person), Kinds::default());
+    let all = Marked::To(FeedCursor::at_end_of(&person), Kinds::default());
 
     let first = inbox.mark(&person, &window(), &all, Mark::Seen, now());
     let again = inbox.mark(&person, &window(), &all, Mark::Seen, later);
@@ -133,7 +130,7 @@ fn marks_outside_the_window_are_deleted() {
     let old = person(&[vec![Some(1)], vec![Some(2)]]);
     inbox.mark(&old, &window(), &items([(0, 0), (1, 0)]), Mark::Read, now());
 
-    let later = Window::ending(day(3), 2);
+    let later = DaySet::ending(day(3), 2);
     inbox.mark(&old, &later, &items([]), Mark::Read, now());
 
     assert_eq!(inbox.stacks.keys().copied().collect::<Vec<_>>(), [StackId::of(day(1))]);
@@ -238,14 +235,14 @@ proptest! {
 
     #[test]
     fn equal_sets_have_equal_bytes(steps in proptest::collection::vec((0..40_u32, any::<bool>()), 0..60)) {
-        let (mut entries, mut model) = (Entries::default(), BTreeSet::new());
+        let (mut entries, mut model) = (EntrySet::default(), BTreeSet::new());
         for (index, is_in) in steps {
             entries.set(index, is_in);
             if is_in { model.insert(index); } else { model.remove(&index); }
         }
-        let mut anew = Entries::default();
+        let mut anew = EntrySet::default();
         model.iter().for_each(|index| anew.set(*index, true));
         prop_assert_eq!(&entries, &anew);
-        prop_assert_eq!(&Entries::stored([entries.bytes(), &[0, 0]].concat()), &anew);
+        prop_assert_eq!(&EntrySet::stored([entries.bytes(), &[0, 0]].concat()), &anew);
     }
 }

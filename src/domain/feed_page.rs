@@ -9,7 +9,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::day::Day;
-use super::day_stack::{EventAt, PersonStacks, Position, StackId, Watermarks, watermark};
+use super::day_stack::{EventAt, Position, StackId, UserStacks, Watermarks, watermark};
 use super::name::{EventType, Invalid, named_enum, serde_as_text};
 use super::object::{Object, topic_key};
 use super::text_checks::Category;
@@ -17,18 +17,18 @@ use super::type_policy::Policies;
 
 /// The length of every stack when the feed was read, such as `c20140421.3-20140422.18`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Cursor(Watermarks);
+pub struct FeedCursor(Watermarks);
 
-impl Cursor {
+impl FeedCursor {
     /// Returns the cursor at the end of all stacks.
-    pub fn at_end_of(person: &PersonStacks) -> Self {
+    pub fn at_end_of(person: &UserStacks) -> Self {
         let stacks = person.stacks.iter();
         let ends = stacks.map(|stack| (stack.id, stack.entries.len() as u32));
         Self(ends.collect())
     }
 
     /// Returns whether these stacks still contain everything up to the cursor.
-    pub fn is_within(&self, person: &PersonStacks) -> bool {
+    pub fn is_within(&self, person: &UserStacks) -> bool {
         let exists = |(id, n): &(StackId, u32)| {
             let mut stacks = person.stacks.iter();
             stacks.any(|stack| stack.id == *id && stack.entries.len() >= *n as usize)
@@ -37,7 +37,7 @@ impl Cursor {
     }
 
     /// Truncates the stacks to their length at the cursor.
-    pub fn cut(&self, person: &mut PersonStacks) {
+    pub fn cut(&self, person: &mut UserStacks) {
         for stack in &mut person.stacks {
             stack.entries.truncate(watermark(&self.0, stack.id) as usize);
         }
@@ -49,7 +49,7 @@ impl Cursor {
     }
 }
 
-impl fmt::Display for Cursor {
+impl fmt::Display for FeedCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("c")?;
         for (index, (stack, n)) in self.0.iter().enumerate() {
@@ -64,9 +64,9 @@ impl fmt::Display for Cursor {
 /// its cursor is shorter.
 const MAX_TEXT: usize = 4_000;
 
-serde_as_text!(Cursor);
+serde_as_text!(FeedCursor);
 
-impl FromStr for Cursor {
+impl FromStr for FeedCursor {
     type Err = Invalid;
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
@@ -91,7 +91,7 @@ impl FromStr for Cursor {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Query {
     /// Only items pushed since this cursor.
-    pub after: Option<Cursor>,
+    pub after: Option<FeedCursor>,
     /// Only items older than this one. In a grouped feed, groups whose newest item is older. A
     /// group with a new item moves to the first page.
     pub before: Option<Position>,
@@ -138,7 +138,7 @@ impl Query {
     }
 
     /// Returns whether these stacks contain everything up to the cursor of the query.
-    pub fn is_within(&self, person: &PersonStacks) -> bool {
+    pub fn is_within(&self, person: &UserStacks) -> bool {
         let after = self.after.as_ref();
         after.is_none_or(|cursor| cursor.is_within(person))
     }
@@ -146,7 +146,7 @@ impl Query {
 
 /// Returns the selected events, newest first. The caller still has to filter by object, topic and
 /// state.
-pub fn select<'a>(person: &'a PersonStacks, query: &Query) -> Vec<EventAt<'a>> {
+pub fn select<'a>(person: &'a UserStacks, query: &Query) -> Vec<EventAt<'a>> {
     let (mut events, after) = (person.events(), query.after.as_ref());
     events.retain(|item| {
         after.is_none_or(|cursor| cursor.is_before(item.position))

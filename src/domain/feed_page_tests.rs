@@ -11,20 +11,20 @@ mod cursors {
         Entry::Event(Event { t: EventType::stored("T"), o: ObjectId::stored(o), i: None })
     }
 
-    fn person(days: &[&[&str]]) -> PersonStacks {
+    fn person(days: &[&[&str]]) -> UserStacks {
         let first: Day = "20140420".parse().unwrap();
         let stack = |(n, objects): (usize, &&[&str])| {
             let entries = objects.iter().map(|o| event(o)).collect();
             let day = Day::of(first.start() + chrono::TimeDelta::days(n as i64));
             Stack::new(StackId::of(day), entries)
         };
-        PersonStacks {
+        UserStacks {
             user: UserId::stored("ada"),
             stacks: days.iter().enumerate().map(stack).collect(),
         }
     }
 
-    fn shown(person: &PersonStacks, query: &Query) -> Vec<String> {
+    fn shown(person: &UserStacks, query: &Query) -> Vec<String> {
         select(person, query).iter().map(|item| item.event.o.to_string()).collect()
     }
 
@@ -38,7 +38,7 @@ mod cursors {
         let mut flushed = person(&[&["a"]]);
         flushed.stacks[0]
             .entries
-            .push(Entry::Marker(crate::domain::Marker { id: None, n: Some(1) }));
+            .push(Entry::Marker(crate::domain::DigestMarker { id: None, n: Some(1) }));
         assert_eq!(shown(&flushed, &Query::default()), ["a"]);
     }
 
@@ -53,19 +53,19 @@ mod cursors {
 
     #[test]
     fn a_cursor_finds_later_events_even_on_the_previous_day() {
-        let cursor = Cursor::at_end_of(&person(&[&["a"], &["b"]]));
+        let cursor = FeedCursor::at_end_of(&person(&[&["a"], &["b"]]));
         let query = Query { after: Some(cursor), ..Query::default() };
         assert_eq!(shown(&person(&[&["a", "late"], &["b"], &["new"]]), &query), ["new", "late"]);
     }
 
     #[test]
     fn cursors_round_trip_and_malformed_ones_are_rejected() {
-        let cursor = Cursor::at_end_of(&person(&[&["a"], &["b", "c"]]));
+        let cursor = FeedCursor::at_end_of(&person(&[&["a"], &["b", "c"]]));
         assert_eq!(cursor.to_string(), "c20140420.1-20140421.2");
-        assert_eq!(cursor.to_string().parse::<Cursor>().unwrap(), cursor);
-        assert_eq!("c".parse::<Cursor>().unwrap(), Cursor::default());
+        assert_eq!(cursor.to_string().parse::<FeedCursor>().unwrap(), cursor);
+        assert_eq!("c".parse::<FeedCursor>().unwrap(), FeedCursor::default());
         for text in ["", "20140420.1", "cx", "c20140420", "c20140420.1-$ne"] {
-            assert!(text.parse::<Cursor>().is_err(), "{text}");
+            assert!(text.parse::<FeedCursor>().is_err(), "{text}");
         }
     }
 

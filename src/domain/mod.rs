@@ -41,17 +41,17 @@ pub use address::Address;
 pub use audience::{Audience, Point, Selector, distinct};
 pub use batch::{Batch, BatchKey, BatchPolicy, BatchState, ChosenKey};
 pub use coordination::{ChangeNotice, Lease, NoticeKey, Pause};
-pub use day::{Day, Window};
+pub use day::{Day, DaySet};
 pub use day_stack::{
-    BadStack, Defect, Entry, Event, Form, Mailed, Marker, PersonStacks, Position, Retraction,
-    Stack, StackId, Watermarks, covered,
+    BadStack, BatchMarker, Defect, DigestMarker, Entry, Event, IdForm, Position, Retraction, Stack,
+    StackId, UserStacks, Watermarks, covered,
 };
 pub use delivery::{Delivery, DeliveryId, Occasion, Tag};
 pub use details::Details;
 pub use digest_content::{Backlog, DayNote, DaysRead, PendingCounts};
 pub use eligibility::{Exclusion, Facts, ObjectState, Purpose, classify};
-pub use email_content::Content;
-pub use fanout::{Counts, Fanout, FanoutState, Progress};
+pub use email_content::EmailContent;
+pub use fanout::{FanOutCounts, FanOutProgress, Fanout, FanoutState};
 pub use feed_marks::Inbox;
 pub use feedback::{
     DeliveryState, EnhancedStatus, FailureKind, Feedback, Reason, ReportCounts, ReportKind,
@@ -60,8 +60,8 @@ pub use feedback::{
 pub use json_text::Json;
 pub use mutes_and_quiet_hours::{Mute, Mutes, Quiet};
 pub use name::{
-    BrandName, EventType, FollowKey, Invalid, KeyName, Kind, ModelName, ObjectId, Subject, UserId,
-    nearest,
+    BrandName, EventType, FollowKey, Invalid, KeyName, ModelName, NameErrorKind, ObjectId, Subject,
+    UserId, nearest,
 };
 pub use object::{Object, ObjectKey};
 pub use schedule::{Cadence, Due, DueChoices, Schedule};

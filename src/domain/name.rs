@@ -16,12 +16,12 @@ pub struct Invalid {
     /// The reason, as a clause that follows the value.
     pub why: String,
     /// The kind of mistake, from which the API derives its problem type.
-    pub kind: Kind,
+    pub kind: NameErrorKind,
 }
 
 /// The kind of mistake, for programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum NameErrorKind {
     /// An invalid value.
     Value,
     /// A value above a limit, in bytes or in number.
@@ -39,8 +39,10 @@ impl fmt::Display for Invalid {
         let (what, value, why) = (self.what, &self.value, &self.why);
         match self.kind {
             // The value is a size that the caller did not write, so it is not quoted.
-            Kind::Limit => write!(f, "{what} {value} {why}"),
-            Kind::Value | Kind::Time | Kind::Type => write!(f, "{what} {value:?} {why}"),
+            NameErrorKind::Limit => write!(f, "{what} {value} {why}"),
+            NameErrorKind::Value | NameErrorKind::Time | NameErrorKind::Type => {
+                write!(f, "{what} {value:?} {why}")
+            }
         }
     }
 }
@@ -53,11 +55,11 @@ impl Invalid {
             Some((end, _)) => format!("{}…", &value[..end]),
             None => value,
         };
-        Self { what, value, why: why.into(), kind: Kind::Value }
+        Self { what, value, why: why.into(), kind: NameErrorKind::Value }
     }
 
     /// Changes the kind of mistake.
-    pub fn of_kind(self, kind: Kind) -> Self {
+    pub fn of_kind(self, kind: NameErrorKind) -> Self {
         Self { kind, ..self }
     }
 
@@ -71,7 +73,7 @@ impl Invalid {
         if size <= most {
             return Ok(());
         }
-        Err(Self::new(what, size, why.to_string()).of_kind(Kind::Limit))
+        Err(Self::new(what, size, why.to_string()).of_kind(NameErrorKind::Limit))
     }
 }
 

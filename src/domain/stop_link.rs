@@ -7,7 +7,7 @@
 use chrono::{DateTime, Utc};
 
 use super::delivery::Occasion;
-use super::email_content::Content;
+use super::email_content::EmailContent;
 use super::mutes_and_quiet_hours::Title;
 use super::name::{EventType, FollowKey, Subject};
 use super::schedule::{Cadence, Schedule};
@@ -47,7 +47,11 @@ impl Stop {
 
     /// Returns the effect of the unsubscribe link in this email; `None` if all its types are
     /// mandatory.
-    pub fn of_email(content: &Content, occasion: &Occasion, policies: &Policies) -> Option<Self> {
+    pub fn of_email(
+        content: &EmailContent,
+        occasion: &Occasion,
+        policies: &Policies,
+    ) -> Option<Self> {
         let kinds = content.sections.iter().map(|section| &section.kind);
         let mut kinds = kinds.filter(|kind| !policies.is_mandatory(kind)).peekable();
         kinds.peek()?;
@@ -59,7 +63,11 @@ impl Stop {
 
     /// Returns the effect of the link that mutes the only topic of an email. `None` for a digest,
     /// for several topics, and if all types are mandatory.
-    pub fn of_subject(content: &Content, occasion: &Occasion, policies: &Policies) -> Option<Self> {
+    pub fn of_subject(
+        content: &EmailContent,
+        occasion: &Occasion,
+        policies: &Policies,
+    ) -> Option<Self> {
         if matches!(occasion, Occasion::Digest(..)) {
             return None;
         }

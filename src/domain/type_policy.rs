@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::batch::{BatchPolicy, ChosenKey};
 use super::day_stack::Event;
-use super::name::{EventType, Invalid, Kind, ModelName, ObjectId, named_enum, nearest};
+use super::name::{EventType, Invalid, ModelName, NameErrorKind, ObjectId, named_enum, nearest};
 use super::object::ObjectKey;
 use super::text_checks::{Category, Mandate, Phrase};
 
@@ -135,7 +135,7 @@ impl Policies {
             None => String::new(),
         };
         let why = format!("is not configured, and strict_types refuses others{meant}");
-        Err(Invalid::new("type", name, why).of_kind(Kind::Type))
+        Err(Invalid::new("type", name, why).of_kind(NameErrorKind::Type))
     }
 
     /// Returns the object id of an event of this type, as events store it.

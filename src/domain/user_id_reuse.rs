@@ -10,7 +10,7 @@ use std::str::FromStr;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::day::Day;
-use super::day_stack::{Event, Form, PersonStacks, Position};
+use super::day_stack::{Event, IdForm, Position, UserStacks};
 use super::name::{Invalid, UserId, serde_as_text};
 use super::timed_id::Id;
 
@@ -29,7 +29,7 @@ pub struct Start {
 
 impl Start {
     /// Creates a start at this moment, after the entries that the stacks have now.
-    pub fn new(erased: DateTime<Utc>, at: Id, stacks: Option<&PersonStacks>) -> Self {
+    pub fn new(erased: DateTime<Utc>, at: Id, stacks: Option<&UserStacks>) -> Self {
         let day = Day::of(at.time());
         let entries = |form| {
             let stacks = stacks.into_iter().flat_map(|person| &person.stacks);
@@ -39,8 +39,8 @@ impl Start {
         Self {
             erased: Id::at(erased, [0; 8]).time(),
             at,
-            entries: entries(Form::Text),
-            entries_by_object_id: entries(Form::ObjectId),
+            entries: entries(IdForm::Text),
+            entries_by_object_id: entries(IdForm::ObjectId),
         }
     }
 
@@ -54,8 +54,8 @@ impl Start {
     pub fn hides(&self, place: Position, event: &Event) -> bool {
         let day = Day::of(self.at.time());
         let entries = match place.stack.form {
-            Form::Text => self.entries,
-            Form::ObjectId => self.entries_by_object_id,
+            IdForm::Text => self.entries,
+            IdForm::ObjectId => self.entries_by_object_id,
         };
         place.stack.day < day
             || (place.stack.day == day && place.index < entries)
@@ -77,7 +77,7 @@ impl Start {
     }
 }
 
-impl PersonStacks {
+impl UserStacks {
     /// Hides the events from before this start, if there is one.
     pub fn begin_at(&mut self, start: Option<Start>) {
         if let Some(start) = start {

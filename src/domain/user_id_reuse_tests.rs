@@ -18,16 +18,16 @@ fn event(i: Option<Id>) -> Event {
     Event { t: EventType::stored("Published"), o: ObjectId::stored("1"), i }
 }
 
-fn person(days_ago: i64, events: Vec<Option<Id>>) -> PersonStacks {
+fn person(days_ago: i64, events: Vec<Option<Id>>) -> UserStacks {
     let day = Day::of(time(-86_400 * days_ago));
     let entries = events.into_iter().map(|i| Entry::Event(event(i)));
-    PersonStacks {
+    UserStacks {
         user: UserId::stored("ada"),
         stacks: vec![Stack::new(StackId::of(day), entries.collect())],
     }
 }
 
-fn shown(mut person: PersonStacks, start: Start) -> Vec<u32> {
+fn shown(mut person: UserStacks, start: Start) -> Vec<u32> {
     person.begin_at(Some(start));
     let events = person.stacks.iter().flat_map(Stack::events);
     events.map(|(place, _)| place.index).collect()

@@ -17,10 +17,10 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use url::Position;
 
-use super::http::{Answer, Api, Body, Sign};
+use super::http::{ApiClient, Body, ProviderResponse, Sign};
 use super::mime::{headers, message_id, one_line, recipient, tag};
 use super::placeholders::in_text;
-use super::{Message, Outcome, Permit, Sender};
+use super::{Message, Outcome, Permit, SenderAddress};
 use crate::domain::{Address, Secret};
 
 /// A valid message, with the fields that every API needs.
@@ -54,7 +54,7 @@ impl<'a> Letter<'a> {
 
     /// Returns the headers with the email's own `Message-ID`, for an API that sets headers
     /// unchanged.
-    pub(super) fn all_headers(&self, sender: &Sender) -> Vec<(String, String)> {
+    pub(super) fn all_headers(&self, sender: &SenderAddress) -> Vec<(String, String)> {
         let mut headers = self.headers.clone();
         headers.push(("Message-ID".into(), message_id(&self.tag, sender)));
         headers
@@ -78,9 +78,9 @@ pub(super) fn set_text(object: &mut Value, field: &str, text: impl Into<String>)
 pub(super) async fn post<'a>(
     messages: &'a [Message],
     permit: &Permit,
-    (api, path): (&Api, &str),
+    (api, path): (&ApiClient, &str),
     body: impl FnOnce(&[Letter<'a>]) -> Body,
-    judge: impl FnOnce(&Answer, usize) -> Vec<Outcome>,
+    judge: impl FnOnce(&ProviderResponse, usize) -> Vec<Outcome>,
 ) -> Vec<Outcome> {
     let (ready, refused) = prepare(messages);
     let answered = match ready.len() {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::Content;
+use super::super::SharedContent;
 use super::super::Text;
 use super::*;
 use crate::domain::Address;
@@ -56,8 +56,11 @@ fn messages_with_different_headers_do_not_share_a_call() {
 fn an_invalid_message_is_rejected_alone() {
     let mut emails = emails(&[("a", "x"), ("b", "x"), ("c", "x")]);
     emails[1].further.push(("X-A".into(), "a\nb".into()));
-    emails[2].content =
-        Arc::new(Content { subject: "x".into(), html: Text::default(), text: Text::default() });
+    emails[2].content = Arc::new(SharedContent {
+        subject: "x".into(),
+        html: Text::default(),
+        text: Text::default(),
+    });
     let (ready, refused) = prepare(&emails);
     assert_eq!(ready.len(), 1);
     let accepted = Outcome::Accepted("1".into());

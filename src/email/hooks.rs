@@ -66,13 +66,13 @@ pub struct Posted<'a> {
 }
 
 impl<'a> Posted<'a> {
-    pub(super) fn needs(&self, name: &str) -> Result<&'a str, Refused> {
+    pub(super) fn needs(&self, name: &str) -> Result<&'a str, HookRejection> {
         (self.header)(name)
-            .ok_or_else(|| Refused::unverified(format!("the header {name} is missing")))
+            .ok_or_else(|| HookRejection::unverified(format!("the header {name} is missing")))
     }
 
     /// Checks that the request carries the key: `user:password` (basic authentication).
-    pub(super) fn has_login(&self) -> Result<(), Refused> {
+    pub(super) fn has_login(&self) -> Result<(), HookRejection> {
         let given = self.needs("authorization")?;
         given
             .get(..6)
@@ -80,40 +80,48 @@ impl<'a> Posted<'a> {
             .and_then(|scheme| BASE64_STANDARD.decode(given[scheme.len()..].trim()).ok())
             .filter(|given| same(given, self.key))
             .map(|_| ())
-            .ok_or_else(|| Refused::unverified("this is not the hook's user and password"))
+            .ok_or_else(|| HookRejection::unverified("this is not the hook's user and password"))
     }
 
     /// Parses a signed time, in seconds since 1970, and rejects one that is older than `most`.
-    pub(super) fn fresh(&self, seconds: &str, most: TimeDelta) -> Result<DateTime<Utc>, Refused> {
+    pub(super) fn fresh(
+        &self,
+        seconds: &str,
+        most: TimeDelta,
+    ) -> Result<DateTime<Utc>, HookRejection> {
         let signed = seconds.parse().ok();
         let signed = signed.and_then(|seconds| DateTime::from_timestamp(seconds, 0));
-        let signed = signed.ok_or_else(|| Refused::unverified("the timestamp is no time"))?;
+        let signed = signed.ok_or_else(|| HookRejection::unverified("the timestamp is no time"))?;
         self.check_age(signed, most)?;
         Ok(signed)
     }
 
     /// Rejects a signed time that is older than `most`, or too far in the future.
-    pub(super) fn check_age(&self, signed: DateTime<Utc>, most: TimeDelta) -> Result<(), Refused> {
+    pub(super) fn check_age(
+        &self,
+        signed: DateTime<Utc>,
+        most: TimeDelta,
+    ) -> Result<(), HookRejection> {
         if signed > self.now + AHEAD {
-            return Err(Refused::unverified(
+            return Err(HookRejection::unverified(
                 "the timestamp is ahead of this machine's clock; is the clock right?",
             ));
         }
         if signed < self.now - most {
             let most = most.num_minutes();
             let why = format!("the timestamp is older than {most} minutes; is the clock right?");
-            return Err(Refused::unverified(why));
+            return Err(HookRejection::unverified(why));
         }
         Ok(())
     }
 }
 
 /// Verifies a request and reads its reports.
-pub type Read = fn(&Posted<'_>) -> Result<Verified, Refused>;
+pub type Read = fn(&Posted<'_>) -> Result<VerifiedReports, HookRejection>;
 
 /// Returns the URL of the certificate that verifies a request. The host follows from the key, so a
 /// request cannot choose it.
-pub type Locate = fn(&Posted<'_>) -> Result<PinnedUrl, Refused>;
+pub type Locate = fn(&Posted<'_>) -> Result<PinnedUrl, HookRejection>;
 
 /// A URL that is fetched over HTTPS, on a host that only the provider controls.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -169,7 +177,7 @@ impl Pinned {
     }
 
     /// Returns the certificate at this URL, from the cache or from the host.
-    pub async fn certificate(&self, place: &PinnedUrl) -> Result<Arc<[u8]>, Refused> {
+    pub async fn certificate(&self, place: &PinnedUrl) -> Result<Arc<[u8]>, HookRejection> {
         match self.kept.get(place) {
             Some(kept) => Ok(kept),
             None => self.get(place).await.map(Arc::from),
@@ -181,20 +189,20 @@ impl Pinned {
         self.kept.insert(place, certificate);
     }
 
-    /// Requests the URL for its effect. Every failure is [`Refused::Unreached`], because a later
+    /// Requests the URL for its effect. Every failure is [`HookRejection::Unreached`], because a later
     /// attempt may succeed.
-    pub async fn visit(&self, place: &PinnedUrl) -> Result<(), Refused> {
+    pub async fn visit(&self, place: &PinnedUrl) -> Result<(), HookRejection> {
         match self.get(place).await {
-            Err(Refused::Unverified(_)) => {
+            Err(HookRejection::Unverified(_)) => {
                 let why = format!("{}: the page does not exist", place.host);
-                Err(Refused::Unreached(why))
+                Err(HookRejection::Unreached(why))
             }
             answer => answer.map(|_| ()),
         }
     }
 
-    async fn get(&self, place: &PinnedUrl) -> Result<Vec<u8>, Refused> {
-        let unreached = |why: String| Refused::Unreached(format!("{}: {why}", place.host));
+    async fn get(&self, place: &PinnedUrl) -> Result<Vec<u8>, HookRejection> {
+        let unreached = |why: String| HookRejection::Unreached(format!("{}: {why}", place.host));
         let Ok(_turn) = self.turns.try_acquire() else {
             return Err(unreached(format!("{AT_ONCE} requests are under way")));
         };
@@ -209,7 +217,7 @@ impl Pinned {
         match response.status().as_u16() {
             200 => read(response, MOST_BYTES).await.map_err(unreached),
             // The host of certificates answers 403 for one that does not exist.
-            403 | 404 | 410 => Err(Refused::unverified("the provider knows nothing of it")),
+            403 | 404 | 410 => Err(HookRejection::unverified("the provider knows nothing of it")),
             status => Err(unreached(format!("answered {status}"))),
         }
     }
@@ -222,9 +230,9 @@ impl Pinned {
 
 /// The content of a verified body.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Verified {
+pub struct VerifiedReports {
     /// The reports, in the order of the body.
-    pub reports: Vec<Report>,
+    pub reports: Vec<EmailReport>,
     /// The number of reports of other kinds, such as opened emails.
     pub ignored: u64,
     /// The number of reports that do not have the documented form. They do not affect the others.
@@ -235,9 +243,9 @@ pub struct Verified {
     pub confirm: Option<PinnedUrl>,
 }
 
-impl Verified {
+impl VerifiedReports {
     /// Returns the content of a body with one report. `None` counts as ignored.
-    pub(super) fn of(report: Option<Report>) -> Self {
+    pub(super) fn of(report: Option<EmailReport>) -> Self {
         Self {
             ignored: u64::from(report.is_none()),
             reports: report.into_iter().collect(),
@@ -259,7 +267,7 @@ pub struct Once {
 
 /// A report about one email. `Debug` masks the address.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
+pub struct EmailReport {
     /// An id that is the same if the provider repeats the report.
     pub id: String,
     /// The kind of report, such as delivered or bounced.
@@ -276,7 +284,7 @@ pub struct Report {
     pub detail: Option<String>,
 }
 
-impl Report {
+impl EmailReport {
     /// Returns a report. `tag` and `recipient` are as the provider states them.
     pub(super) fn of(
         id: &str,
@@ -300,7 +308,7 @@ impl Report {
 
 /// The reason why a request is rejected. It does not quote the body.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum HookRejection {
     /// The request is not from the provider, it is too old, or its token was used for another one.
     #[error("{0}")]
     Unverified(String),
@@ -313,7 +321,7 @@ pub enum Refused {
     Unreached(String),
 }
 
-impl Refused {
+impl HookRejection {
     pub(super) fn unverified(why: impl Into<String>) -> Self {
         Self::Unverified(why.into())
     }
@@ -342,12 +350,12 @@ fn same(given: &[u8], wanted: &[u8]) -> bool {
     digest(given).ct_eq(&digest(wanted)).into()
 }
 
-pub(super) fn wrong_signature() -> Refused {
-    Refused::unverified("the signature does not fit the body and the key")
+pub(super) fn wrong_signature() -> HookRejection {
+    HookRejection::unverified("the signature does not fit the body and the key")
 }
 
-pub(super) fn json<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<T, Refused> {
-    serde_json::from_slice(body).map_err(|error| Refused::undocumented(&error))
+pub(super) fn json<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<T, HookRejection> {
+    serde_json::from_slice(body).map_err(|error| HookRejection::undocumented(&error))
 }
 
 /// Judges a failed email by the first enhanced status in `stated` that names a cause. Each item is
@@ -374,18 +382,18 @@ pub(super) fn status_in(reply: &str) -> Option<String> {
 }
 
 /// Returns the time in this field, in the form of RFC 3339. The field may be absent.
-pub(super) fn time_in(value: &Value) -> Result<Option<DateTime<Utc>>, Refused> {
-    Option::deserialize(value).map_err(|_| Refused::incomplete())
+pub(super) fn time_in(value: &Value) -> Result<Option<DateTime<Utc>>, HookRejection> {
+    Option::deserialize(value).map_err(|_| HookRejection::incomplete())
 }
 
 /// Returns the text in this field. The field may be absent.
-pub(super) fn text_in(value: &Value) -> Result<Option<&str>, Refused> {
-    Option::deserialize(value).map_err(|_| Refused::incomplete())
+pub(super) fn text_in(value: &Value) -> Result<Option<&str>, HookRejection> {
+    Option::deserialize(value).map_err(|_| HookRejection::incomplete())
 }
 
 /// Returns the text in this list of texts, if it is the only one. The list may be absent.
-pub(super) fn only_text(list: &Value) -> Result<Option<&str>, Refused> {
-    let texts = Option::<Vec<&str>>::deserialize(list).map_err(|_| Refused::incomplete())?;
+pub(super) fn only_text(list: &Value) -> Result<Option<&str>, HookRejection> {
+    let texts = Option::<Vec<&str>>::deserialize(list).map_err(|_| HookRejection::incomplete())?;
     Ok(match texts.as_deref() {
         Some([only]) => Some(*only),
         _ => None,

@@ -18,7 +18,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::lease_permit::GuardedBody;
 use super::mime::mailbox;
-use super::{Checked, Outcome, Permit, Sender};
+use super::{Checked, Outcome, Permit, SenderAddress};
 use crate::domain::Secret;
 use crate::domain::messages::error_chain;
 
@@ -38,7 +38,7 @@ pub struct Account {
     /// The maximum number of messages in a call, if it is lower than the provider's own limit.
     pub per_call: Option<usize>,
     /// The sender of all emails.
-    pub sender: Sender,
+    pub sender: SenderAddress,
 }
 
 impl Account {
@@ -62,7 +62,7 @@ pub(super) trait Sign: Send + Sync {
 }
 
 /// A client for one API.
-pub(super) struct Api {
+pub(super) struct ApiClient {
     pub account: Account,
     /// The sender's name and address, quoted.
     pub from: String,
@@ -132,7 +132,7 @@ impl From<NoAnswer> for String {
 }
 
 /// The provider's answer.
-pub(super) struct Answer {
+pub(super) struct ProviderResponse {
     pub status: u16,
     headers: HeaderMap,
     /// `None` if it is too long or incomplete.
@@ -147,7 +147,7 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// we write.
 const IDLE: Duration = Duration::from_secs(10);
 
-impl Api {
+impl ApiClient {
     /// Creates a client whose requests `signer` signs. Fails if the sender's address is invalid, or
     /// this machine has no root certificates.
     pub(super) fn new(mut account: Account, signer: impl Sign + 'static) -> Result<Self, String> {
@@ -177,7 +177,7 @@ impl Api {
         format!("{provider} {}", self.login)
     }
 
-    pub(super) async fn get(&self, path: &str) -> Result<Answer, NoAnswer> {
+    pub(super) async fn get(&self, path: &str) -> Result<ProviderResponse, NoAnswer> {
         self.call(Method::GET, path, None).await
     }
 
@@ -186,7 +186,7 @@ impl Api {
         path: &str,
         body: Body,
         permit: &Permit,
-    ) -> Result<Answer, NoAnswer> {
+    ) -> Result<ProviderResponse, NoAnswer> {
         if let Some(reason) = permit.withheld() {
             return Err(NoAnswer::Withheld(reason));
         }
@@ -198,7 +198,7 @@ impl Api {
         method: Method,
         path: &str,
         body: Option<(Body, &Permit)>,
-    ) -> Result<Answer, NoAnswer> {
+    ) -> Result<ProviderResponse, NoAnswer> {
         let url = format!("{}{path}", self.account.url);
         let mut request = self.client.request(method, url);
         for (name, value) in body.iter().flat_map(|(body, _)| &body.headers) {
@@ -215,7 +215,7 @@ impl Api {
             aborted = Some((flag, permit));
         }
         match self.client.execute(request).await {
-            Ok(response) => Ok(Answer {
+            Ok(response) => Ok(ProviderResponse {
                 status: response.status().as_u16(),
                 headers: response.headers().clone(),
                 body: read(response, MOST_BYTES).await.ok(),
@@ -256,7 +256,7 @@ pub(super) async fn read(mut response: Response, most: usize) -> Result<Vec<u8>,
 /// The longest wait that an answer can ask for. After a day the provider is called again.
 pub(super) const MOST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 
-impl Answer {
+impl ProviderResponse {
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok().map(str::trim)
     }
@@ -329,7 +329,7 @@ pub(super) fn all(outcome: Outcome, messages: usize) -> Vec<Outcome> {
 }
 
 /// Returns what the status of an answer usually means, unless it is a success.
-pub(super) fn usual(answer: &Answer, reason: String) -> Outcome {
+pub(super) fn usual(answer: &ProviderResponse, reason: String) -> Outcome {
     let after = answer.wait();
     match answer.status {
         429 | 500 | 503 => Outcome::TryLater(reason, after),
@@ -341,7 +341,7 @@ pub(super) fn usual(answer: &Answer, reason: String) -> Outcome {
 }
 
 /// Returns the outcome of a success: the provider's id for the email, without brackets.
-pub(super) fn accepted(provider: &str, answer: &Answer, id: Option<&str>) -> Outcome {
+pub(super) fn accepted(provider: &str, answer: &ProviderResponse, id: Option<&str>) -> Outcome {
     match id.map(|id| id.trim_matches(['<', '>'])) {
         None | Some("") => without_id(provider, answer),
         Some(id) => Outcome::Accepted(id.to_owned()),
@@ -349,7 +349,7 @@ pub(super) fn accepted(provider: &str, answer: &Answer, id: Option<&str>) -> Out
 }
 
 /// Returns the outcome of a success that does not name an id for each email.
-pub(super) fn without_id(provider: &str, answer: &Answer) -> Outcome {
+pub(super) fn without_id(provider: &str, answer: &ProviderResponse) -> Outcome {
     let status = answer.status;
     Outcome::Unknown(format!("{provider} answered {status}, but not with an id for each email"))
 }
@@ -367,7 +367,7 @@ impl From<NoAnswer> for Outcome {
 }
 
 /// Returns status and body of the answer to a check; 0 and null without one.
-pub(super) fn status_and_body(answer: &Result<Answer, NoAnswer>) -> (u16, Value) {
+pub(super) fn status_and_body(answer: &Result<ProviderResponse, NoAnswer>) -> (u16, Value) {
     let seen = answer.as_ref().map(|seen| (seen.status, seen.value()));
     seen.unwrap_or_default()
 }
@@ -376,8 +376,8 @@ pub(super) fn status_and_body(answer: &Result<Answer, NoAnswer>) -> (u16, Value)
 /// provider's, `said` returns the words of an answer, and `remedy` describes a valid key.
 pub(super) fn invalid(
     name: &str,
-    answer: Result<Answer, NoAnswer>,
-    said: fn(&Answer) -> String,
+    answer: Result<ProviderResponse, NoAnswer>,
+    said: fn(&ProviderResponse) -> String,
     remedy: &str,
 ) -> Checked {
     match answer {

@@ -9,18 +9,22 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::super::api_calls::Proof;
-use super::super::{Content, Message, Personal, Place, Placeholders};
+use super::super::{Message, Personal, Place, Placeholders, SharedContent};
 use super::*;
 use crate::domain::{Address, DeliveryId};
 
 /// Returns an answer from noon of 22 April 2014, by the provider's clock.
-pub(crate) fn answer(status: u16, headers: &[(&'static str, &str)], body: &str) -> Answer {
+pub(crate) fn answer(
+    status: u16,
+    headers: &[(&'static str, &str)],
+    body: &str,
+) -> ProviderResponse {
     let mut all = HeaderMap::new();
     all.insert(DATE, HeaderValue::from_static("Tue, 22 Apr 2014 12:00:00 GMT"));
     for (name, value) in headers {
         all.insert(*name, value.parse().unwrap());
     }
-    Answer { status, headers: all, body: Some(body.as_bytes().to_vec()) }
+    ProviderResponse { status, headers: all, body: Some(body.as_bytes().to_vec()) }
 }
 
 /// Returns an account with the sender "Art & Co." and a Reply-To address.
@@ -32,7 +36,7 @@ pub(crate) fn account() -> Account {
         now: || DateTime::UNIX_EPOCH,
         timeout: Duration::from_secs(5),
         per_call: None,
-        sender: Sender {
+        sender: SenderAddress {
             from: Address::new("digest@art.example").unwrap(),
             from_name: "Art & Co.".into(),
             reply_to: Some(Address::new("hello@art.example").unwrap()),
@@ -49,7 +53,7 @@ pub(crate) fn email(person: &str, subject: &str) -> Message {
         delivery: DeliveryId::stored(format!("digest:{person}:weekly:2014-W17")),
         to: Address::new(format!("{person}@example.org")).unwrap(),
         to_name: Some(format!("{person}, the \"first\"")),
-        content: Arc::new(Content {
+        content: Arc::new(SharedContent {
             subject: subject.into(),
             html: placeholders.cut(&format!("<p>{subject}</p><a href=\"{place}\">stop</a>")),
             text: placeholders.cut(&format!("{subject}\n\n{place}\n")),
@@ -151,7 +155,7 @@ fn an_invalid_key_is_rejected_before_the_first_call() {
     let bad = |change: fn(&mut Account)| {
         let mut account = account();
         change(&mut account);
-        let api = Proof::bearer(&account.key).and_then(|proof| Api::new(account, proof));
+        let api = Proof::bearer(&account.key).and_then(|proof| ApiClient::new(account, proof));
         api.err().unwrap()
     };
     let key = bad(|account| account.key = Secret::new("two\nlines"));
@@ -179,7 +183,7 @@ async fn every_request_is_signed_over_its_own_content_and_time() {
         now: || DateTime::from_timestamp(1_398_168_000, 0).unwrap(),
         ..account()
     };
-    let api = Api::new(account, HeaderSigner).unwrap();
+    let api = ApiClient::new(account, HeaderSigner).unwrap();
     let served = async {
         let mut heads = Vec::new();
         for _ in 0..2 {

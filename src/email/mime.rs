@@ -10,7 +10,7 @@ use lettre::message::header::{ContentType, HeaderName, HeaderValue, Headers, To}
 use lettre::message::{Mailbox, Mailboxes, MultiPart, SinglePart};
 
 use super::placeholders::in_text;
-use super::{Message, Sender};
+use super::{Message, SenderAddress};
 use crate::domain::{Address, DeliveryId};
 
 /// Returns 40 hexadecimal digits that stand for a delivery where its id cannot be used.
@@ -22,7 +22,7 @@ pub fn tag(delivery: &DeliveryId) -> String {
 }
 
 /// Writes the email. Returns the reason if that is not possible; the reason contains no address.
-pub(super) fn compose(message: &Message, sender: &Sender) -> Result<Vec<u8>, String> {
+pub(super) fn compose(message: &Message, sender: &SenderAddress) -> Result<Vec<u8>, String> {
     let tag = tag(&message.delivery);
     let content = message.filled();
     let mut builder = lettre::Message::builder()
@@ -46,7 +46,7 @@ pub(super) fn compose(message: &Message, sender: &Sender) -> Result<Vec<u8>, Str
 }
 
 /// Returns the `Message-ID` with this local part, in the sender's domain.
-pub(super) fn message_id(name: &str, sender: &Sender) -> String {
+pub(super) fn message_id(name: &str, sender: &SenderAddress) -> String {
     format!("<{name}@{}>", sender.from.domain_in_ascii())
 }
 

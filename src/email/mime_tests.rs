@@ -5,11 +5,11 @@ use std::sync::Arc;
 use chrono::{TimeZone, Utc};
 use mail_parser::{MessageParser, MimeHeaders};
 
-use super::super::{Content, Personal};
+use super::super::{Personal, SharedContent};
 use super::*;
 
-fn sender() -> Sender {
-    Sender {
+fn sender() -> SenderAddress {
+    SenderAddress {
         from: Address::new("news@tate.example").unwrap(),
         from_name: "Tate, Süd & Nord".into(),
         reply_to: Some(Address::new("help@tate.example").unwrap()),
@@ -21,7 +21,7 @@ fn message() -> Message {
         delivery: DeliveryId::stored("digest:ada:weekly:2014-W17"),
         to: Address::new("ada@example.org").unwrap(),
         to_name: Some("Ádá Lovelace".into()),
-        content: Arc::new(Content {
+        content: Arc::new(SharedContent {
             subject: "Barbara Hepworth, Joan Miró and 12 more new works — for you".into(),
             html: "<p>Sculpture with Colour (Deep Blue and Red) é</p>\n".repeat(40).into(),
             text: "Sculpture with Colour é\n.\nFrom here on\n".into(),

@@ -28,7 +28,7 @@ pub use http::Account;
 pub use lease_permit::{Permit, PermitState};
 pub use mime::tag;
 pub use outbox::Outbox;
-pub use placeholders::{Content, Filled, Personal, Place, Placeholders, Text};
+pub use placeholders::{FilledContent, Personal, Place, Placeholders, SharedContent, Text};
 pub use providers::{PROVIDERS, Provider};
 pub use smtp::{Relay, Security, Smtp};
 
@@ -44,7 +44,7 @@ pub struct Message {
     pub to_name: Option<String>,
     /// Subject and bodies. Messages with equal content share one value, so that they can share a
     /// call.
-    pub content: Arc<Content>,
+    pub content: Arc<SharedContent>,
     /// The links that fill the content's placeholders. Without them the placeholders stay empty.
     pub personal: Option<Personal>,
     /// Additional headers that are the same for all recipients, such as `List-Id`. Do not add
@@ -60,7 +60,7 @@ const AUTOMATIC: (&str, &str) = ("Auto-Submitted", "auto-generated");
 
 impl Message {
     /// Returns the content with the recipient's links filled in.
-    pub fn filled(&self) -> Filled {
+    pub fn filled(&self) -> FilledContent {
         self.content.filled(self.personal.as_ref())
     }
 
@@ -93,7 +93,7 @@ impl std::fmt::Debug for Message {
 
 /// The sender of all emails.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sender {
+pub struct SenderAddress {
     /// The address in `From`. Its domain is also that of each `Message-ID` that tidings sets.
     pub from: Address,
     /// The name in `From`; empty for none.
@@ -304,7 +304,7 @@ mod tests {
             delivery: DeliveryId::stored("digest:ada:weekly:2014-W17"),
             to: Address::new("ada.lovelace@example.org").unwrap(),
             to_name: Some("Ada Lovelace".into()),
-            content: Arc::new(Content {
+            content: Arc::new(SharedContent {
                 subject: "14 new works".into(),
                 html: "<p>secret".into(),
                 text: "secret".into(),
@@ -331,7 +331,7 @@ mod tests {
             delivery: DeliveryId::stored("digest:ada:weekly:2014-W17"),
             to: Address::new("ada@example.org").unwrap(),
             to_name: None,
-            content: Arc::new(Content {
+            content: Arc::new(SharedContent {
                 subject: "One new work".into(),
                 html: placeholders.cut(&choose),
                 text: placeholders.cut(&stop),
@@ -361,7 +361,7 @@ mod tests {
             delivery: DeliveryId::stored("digest:ada:weekly:2014-W17"),
             to: Address::new("ada@example.org").unwrap(),
             to_name: None,
-            content: Arc::new(Content {
+            content: Arc::new(SharedContent {
                 subject: String::new(),
                 html: Text::default(),
                 text: Text::default(),

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use async_trait::async_trait;
 
 use super::mime::{compose, tag};
-use super::{Certainty, Checked, Mailer, Message, Outcome, Permit, Sender};
+use super::{Certainty, Checked, Mailer, Message, Outcome, Permit, SenderAddress};
 use crate::domain::DeliveryId;
 use crate::private;
 
@@ -19,7 +19,7 @@ use crate::private;
 #[derive(Debug, Clone)]
 pub struct Outbox {
     folder: PathBuf,
-    sender: Sender,
+    sender: SenderAddress,
     /// Whether to write an HTML page beside each email.
     pages: bool,
 }
@@ -27,7 +27,7 @@ pub struct Outbox {
 impl Outbox {
     /// Creates an outbox. The folder is created with the first email. With `pages`, it gets an HTML
     /// page beside each email, for the browser.
-    pub fn new(folder: impl Into<PathBuf>, sender: Sender, pages: bool) -> Self {
+    pub fn new(folder: impl Into<PathBuf>, sender: SenderAddress, pages: bool) -> Self {
         Self { folder: folder.into(), sender, pages }
     }
 

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use chrono::DateTime;
 use mail_parser::MessageParser;
 
-use super::super::Content;
+use super::super::SharedContent;
 use super::*;
 use crate::domain::Address;
 
 fn outbox(folder: impl Into<PathBuf>) -> Outbox {
-    let sender = Sender {
+    let sender = SenderAddress {
         from: Address::new("news@tate.example").unwrap(),
         from_name: "Tate".into(),
         reply_to: None,
@@ -26,7 +26,7 @@ fn message(delivery: &str) -> Message {
         delivery: DeliveryId::stored(delivery),
         to: Address::new("ada@example.org").unwrap(),
         to_name: None,
-        content: Arc::new(Content {
+        content: Arc::new(SharedContent {
             subject: "14 new works".into(),
             html: "<p>Norham Castle, Sunrise</p>".into(),
             text: "Norham Castle, Sunrise".into(),

@@ -77,14 +77,14 @@ async fn a_missing_certificate_differs_from_a_failed_download() {
     served.await.unwrap();
 
     for end in &ends[..2] {
-        assert!(matches!(end, Refused::Unverified(_)), "{end:?}");
+        assert!(matches!(end, HookRejection::Unverified(_)), "{end:?}");
     }
     for (end, word) in ends[2..].iter().zip(["429", "500", "302", "64 KiB"]) {
-        let Refused::Unreached(why) = end else { panic!("{end:?}") };
+        let HookRejection::Unreached(why) = end else { panic!("{end:?}") };
         assert!(why.contains(word), "{why}");
     }
     // A failed download may succeed later.
-    assert!(matches!(undone, Refused::Unreached(_)), "{undone:?}");
+    assert!(matches!(undone, HookRejection::Unreached(_)), "{undone:?}");
 }
 
 #[tokio::test]
@@ -103,7 +103,7 @@ async fn the_number_of_concurrent_downloads_is_limited() {
 
     let one_more = pinned.certificate(&place("/more.pem")).await;
 
-    let Err(Refused::Unreached(why)) = one_more else { panic!("{one_more:?}") };
+    let Err(HookRejection::Unreached(why)) = one_more else { panic!("{one_more:?}") };
     assert!(why.contains("under way"), "{why}");
     for one in under_way {
         one.abort();

@@ -73,10 +73,10 @@ impl Personal {
 
 /// One body of an email.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct Text(Vec<Part>);
+pub struct Text(Vec<TextPart>);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Part {
+enum TextPart {
     Said(String),
     Link(Place),
 }
@@ -95,8 +95,8 @@ impl Text {
     /// Returns the texts around the placeholders, in order.
     pub fn said(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|part| match part {
-            Part::Said(words) => Some(words.as_str()),
-            Part::Link(_) => None,
+            TextPart::Said(words) => Some(words.as_str()),
+            TextPart::Link(_) => None,
         })
     }
 
@@ -109,8 +109,8 @@ impl Text {
         let mut all = String::with_capacity(self.len() + 512);
         for part in &self.0 {
             match part {
-                Part::Said(words) => all.push_str(&said(words)),
-                Part::Link(place) => all.push_str(link(*place)),
+                TextPart::Said(words) => all.push_str(&said(words)),
+                TextPart::Link(place) => all.push_str(link(*place)),
             }
         }
         all
@@ -121,7 +121,7 @@ impl<T: Into<String>> From<T> for Text {
     /// Creates a body without placeholders. Words in `text` that look like one stay text.
     fn from(text: T) -> Self {
         let parts = Some(text.into()).filter(|text| !text.is_empty());
-        Self(parts.into_iter().map(Part::Said).collect())
+        Self(parts.into_iter().map(TextPart::Said).collect())
     }
 }
 
@@ -130,7 +130,7 @@ impl<T: Into<String>> From<T> for Text {
 /// Subject and bodies may contain any characters. Line breaks and control characters become spaces
 /// in headers.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Content {
+pub struct SharedContent {
     /// The subject, without placeholders.
     pub subject: String,
     /// The HTML body; empty for an email with text only.
@@ -141,7 +141,7 @@ pub struct Content {
 
 /// Content that is ready to send: the links are filled in, and providers' variables are broken up.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Filled {
+pub struct FilledContent {
     /// The subject.
     pub subject: String,
     /// The HTML body; empty if the content has none.
@@ -150,7 +150,7 @@ pub struct Filled {
     pub text: String,
 }
 
-impl Content {
+impl SharedContent {
     /// Returns the size in bytes, without links.
     pub fn bytes(&self) -> usize {
         self.subject.len() + self.html.len() + self.text.len()
@@ -163,14 +163,14 @@ impl Content {
     }
 
     /// Fills the placeholders with a recipient's links. Without links they stay empty.
-    pub fn filled(&self, personal: Option<&Personal>) -> Filled {
+    pub fn filled(&self, personal: Option<&Personal>) -> FilledContent {
         let link = |place| personal.map_or("", |personal| personal.link(place));
         self.with(link)
     }
 
     /// Fills each placeholder with the text that `link` returns.
-    pub fn with<'a>(&self, link: impl Fn(Place) -> &'a str) -> Filled {
-        Filled {
+    pub fn with<'a>(&self, link: impl Fn(Place) -> &'a str) -> FilledContent {
+        FilledContent {
             subject: in_text(&self.subject).into_owned(),
             html: self.html.write(in_html, &link),
             text: self.text.write(in_text, &link),
@@ -212,13 +212,13 @@ impl Placeholders {
         };
         while let Some((at, place)) = next(rest) {
             if at > 0 {
-                parts.push(Part::Said(rest[..at].to_owned()));
+                parts.push(TextPart::Said(rest[..at].to_owned()));
             }
-            parts.push(Part::Link(place));
+            parts.push(TextPart::Link(place));
             rest = &rest[at + self.of(place).len()..];
         }
         if !rest.is_empty() {
-            parts.push(Part::Said(rest.to_owned()));
+            parts.push(TextPart::Said(rest.to_owned()));
         }
         Text(parts)
     }

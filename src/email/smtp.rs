@@ -23,7 +23,7 @@ use tokio::time::{Instant, timeout};
 use self::reply::Reply;
 use super::http::{is_of, is_refused, words};
 use super::mime::{compose, mailbox, message_id, tag};
-use super::{Checked, Mailer, Message, Outcome, Permit, Sender};
+use super::{Checked, Mailer, Message, Outcome, Permit, SenderAddress};
 use crate::domain::Secret;
 use crate::domain::name::named_enum;
 
@@ -44,7 +44,7 @@ pub struct Relay {
     /// the content and reading its reply.
     pub timeout: Duration,
     /// The sender of all emails.
-    pub sender: Sender,
+    pub sender: SenderAddress,
 }
 
 named_enum! {
@@ -90,7 +90,7 @@ enum Stage {
     End,
 }
 
-enum Failure {
+enum SmtpFailure {
     Smtp(SmtpError),
     TimedOut,
     /// The send permit ended.
@@ -99,7 +99,7 @@ enum Failure {
     NotWritable(String),
 }
 
-impl Failure {
+impl SmtpFailure {
     /// Returns whether the connection is unusable. It stays usable after a negative reply, except
     /// 421, and after a send permit that ended before the content.
     fn is_over(&self, stage: Stage) -> bool {
@@ -160,9 +160,9 @@ impl Smtp {
         })
     }
 
-    /// Returns a kept connection, or opens one. [`Failure::is_of_session`] replaces a kept one that
+    /// Returns a kept connection, or opens one. [`SmtpFailure::is_of_session`] replaces a kept one that
     /// the server has closed.
-    async fn line(&self) -> Result<Connection, Failure> {
+    async fn line(&self) -> Result<Connection, SmtpFailure> {
         let kept = {
             let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
             idle.retain(|line| line.since.elapsed() <= IDLE);
@@ -214,10 +214,10 @@ impl Smtp {
     async fn within<T>(
         &self,
         step: impl Future<Output = Result<T, SmtpError>>,
-    ) -> Result<T, Failure> {
+    ) -> Result<T, SmtpFailure> {
         match timeout(self.relay.timeout, step).await {
-            Ok(done) => done.map_err(Failure::Smtp),
-            Err(_) => Err(Failure::TimedOut),
+            Ok(done) => done.map_err(SmtpFailure::Smtp),
+            Err(_) => Err(SmtpFailure::TimedOut),
         }
     }
 
@@ -272,14 +272,14 @@ impl Smtp {
         to: &MailAddress,
         email: &[u8],
         permit: &Permit,
-    ) -> Result<Response, (Stage, Failure)> {
+    ) -> Result<Response, (Stage, SmtpFailure)> {
         let able = |extension| connection.server_info().supports_feature(extension);
         let mut parameters = Vec::new();
         // Domains are in Punycode, so only a local part can need SMTPUTF8.
         if !(from.user().is_ascii() && to.user().is_ascii()) {
             if !able(Extension::SmtpUtfEight) {
                 let reason = "the server does not support SMTPUTF8, which the address needs";
-                return Err((Stage::Sender, Failure::NotWritable(reason.to_owned())));
+                return Err((Stage::Sender, SmtpFailure::NotWritable(reason.to_owned())));
             }
             parameters.push(MailParameter::SmtpUtfEight);
         }
@@ -287,10 +287,10 @@ impl Smtp {
             parameters.push(MailParameter::Body(MailBodyParameter::EightBitMime));
         }
         if let Some(reason) = permit.withheld() {
-            return Err((Stage::Sender, Failure::Withheld(reason)));
+            return Err((Stage::Sender, SmtpFailure::Withheld(reason)));
         }
         let go_on = |stage| match permit.canceled() {
-            Some(reason) => Err((stage, Failure::Withheld(reason))),
+            Some(reason) => Err((stage, SmtpFailure::Withheld(reason))),
             None => Ok(()),
         };
         self.within(connection.command(Mail::new(Some(from.clone()), parameters)))
@@ -323,12 +323,14 @@ impl Smtp {
     }
 
     /// Returns the outcome that a failure means for the email.
-    fn outcome(&self, stage: Stage, failure: Failure) -> Outcome {
+    fn outcome(&self, stage: Stage, failure: SmtpFailure) -> Outcome {
         let (reason, error) = match failure {
-            Failure::Withheld(reason) => return Outcome::Withheld(reason),
-            Failure::NotWritable(reason) => return Outcome::Unsendable(reason),
-            Failure::Smtp(error) => (format!("SMTP: {}", words(&error.to_string())), Some(error)),
-            Failure::TimedOut => {
+            SmtpFailure::Withheld(reason) => return Outcome::Withheld(reason),
+            SmtpFailure::NotWritable(reason) => return Outcome::Unsendable(reason),
+            SmtpFailure::Smtp(error) => {
+                (format!("SMTP: {}", words(&error.to_string())), Some(error))
+            }
+            SmtpFailure::TimedOut => {
                 let limit = self.relay.timeout.as_secs_f32();
                 (format!("no answer within {limit} s"), None)
             }
@@ -372,7 +374,7 @@ impl Mailer for Smtp {
         let Relay { host, port, .. } = &self.relay;
         let mut connection = match self.within(self.introduce()).await {
             Ok(connection) => connection,
-            Err(Failure::Smtp(error)) => {
+            Err(SmtpFailure::Smtp(error)) => {
                 let why = words(&error.to_string());
                 let is_reached = error.status().is_some()
                     || error.is_client()

@@ -25,7 +25,7 @@ use crate::wire::transfer::{DayFate, DayReport};
 
 mod file;
 
-use file::Draft;
+use file::ExportDraft;
 pub(crate) use file::{BoundedLines, UNFINISHED, chunks, lines, restore_lines};
 pub use file::{Summary, part_of};
 
@@ -41,7 +41,7 @@ pub struct Archive {
 
 /// Selects the days to drop, and how.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub struct ArchiveRequest {
     /// The age below which days stay.
     pub keep: TimeDelta,
     /// The folder to export to before a day is dropped; `None` for no export.
@@ -58,7 +58,7 @@ impl Archive {
     /// knows what was dropped even if the run fails. A day that fails does not stop the others.
     pub async fn run(
         &self,
-        request: &Request,
+        request: &ArchiveRequest,
         progress: &dyn Watcher,
         reports: &mut Vec<DayReport>,
     ) -> Result<()> {
@@ -87,7 +87,7 @@ impl Archive {
         Ok(())
     }
 
-    async fn old_day(&self, day: Day, stacks: u64, request: &Request) -> Result<DayFate> {
+    async fn old_day(&self, day: Day, stacks: u64, request: &ArchiveRequest) -> Result<DayFate> {
         if request.dry_run {
             if let Some(fate) = self.kept(day, request).await? {
                 return Ok(fate);
@@ -102,7 +102,12 @@ impl Archive {
 
     /// Exports and drops a day whose lease this process holds. `stacks` is its number of stacks
     /// when it was listed.
-    async fn export_and_drop(&self, day: Day, stacks: u64, request: &Request) -> Result<DayFate> {
+    async fn export_and_drop(
+        &self,
+        day: Day,
+        stacks: u64,
+        request: &ArchiveRequest,
+    ) -> Result<DayFate> {
         self.context.store.fix_day(day).await?;
         // Another process may have archived it since it was listed.
         if !self.context.store.days().await?.contains(&day) {
@@ -114,7 +119,7 @@ impl Archive {
         let days = self.context.store.as_ref();
         let (draft, sum) = match &request.export {
             Some(folder) => {
-                let draft = Draft::write(days, day, folder, &self.context.owner).await?;
+                let draft = ExportDraft::write(days, day, folder, &self.context.owner).await?;
                 let sum = draft.sum.clone();
                 (Some(draft), sum)
             }
@@ -136,17 +141,17 @@ impl Archive {
         if !self.take_lease(day).await? {
             return Err(lost(day));
         }
-        draft.as_ref().map_or(Ok(()), Draft::publish)?;
+        draft.as_ref().map_or(Ok(()), ExportDraft::publish)?;
         if self.context.store.drop_day(day, &sum).await? {
             let file = draft.map(|draft| draft.target.clone());
             return Ok(DayFate::Dropped { file });
         }
-        draft.as_ref().map_or(Ok(()), Draft::withdraw)?;
+        draft.as_ref().map_or(Ok(()), ExportDraft::withdraw)?;
         Ok(DayFate::Changed)
     }
 
     /// Returns why an old day stays, if it does.
-    async fn kept(&self, day: Day, request: &Request) -> Result<Option<DayFate>> {
+    async fn kept(&self, day: Day, request: &ArchiveRequest) -> Result<Option<DayFate>> {
         if request.force {
             return Ok(None);
         }

@@ -11,7 +11,9 @@ use chrono::{DateTime, Utc};
 use futures::{FutureExt, StreamExt, TryStreamExt};
 
 use crate::context::Context;
-use crate::domain::batch::{Accumulator, AccumulatorId, Addition, Item, MOST_ENDED, RemovedEvents};
+use crate::domain::batch::{
+    Accumulator, AccumulatorId, Addition, BatchItem, MOST_ENDED, RemovedEvents,
+};
 use crate::domain::fanout::check_objects;
 use crate::domain::{
     Batch, BatchPolicy, BatchState, Delivery, DeliveryId, Event, EventType, Id, ObjectId, Occasion,
@@ -39,7 +41,7 @@ pub struct Join {
     /// The user and the key.
     pub accumulator: AccumulatorId,
     /// The events, all from one fan-out.
-    pub items: Arc<[Item]>,
+    pub items: Arc<[BatchItem]>,
     /// The policy of the batch that the events join or open.
     pub policy: BatchPolicy,
 }

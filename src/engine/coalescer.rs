@@ -18,11 +18,11 @@ pub(crate) const MOST: usize = 250;
 
 /// Combines requests of one kind. A process has one for each kind.
 pub struct Coalescer<Q, A> {
-    waiting: Mutex<VecDeque<Waiting<Q, A>>>,
+    waiting: Mutex<VecDeque<WaitingCall<Q, A>>>,
     turn: Arc<tokio::sync::Mutex<()>>,
 }
 
-struct Waiting<Q, A> {
+struct WaitingCall<Q, A> {
     request: Q,
     reply: oneshot::Sender<Result<A>>,
 }
@@ -45,7 +45,7 @@ where
         F: Future<Output = Result<Vec<A>>> + Send + 'static,
     {
         let (sender, mut reply) = oneshot::channel();
-        self.open().push_back(Waiting { request: request.clone(), reply: sender });
+        self.open().push_back(WaitingCall { request: request.clone(), reply: sender });
         loop {
             let turn = tokio::select! {
                 biased;
@@ -76,7 +76,7 @@ where
 
     /// Answers the requests of a batch. A request without an answer is repeated alone by its
     /// caller. Dropped callers are ignored.
-    fn reply_to_all(&self, mut batch: Vec<Waiting<Q, A>>, answers: Result<Vec<A>>) {
+    fn reply_to_all(&self, mut batch: Vec<WaitingCall<Q, A>>, answers: Result<Vec<A>>) {
         match answers {
             Ok(answers) => {
                 for (one, answer) in batch.into_iter().zip(answers) {
@@ -99,14 +99,14 @@ where
     }
 
     /// Removes up to [`MOST`] requests from the queue and discards those of dropped callers.
-    fn take(&self) -> Vec<Waiting<Q, A>> {
+    fn take(&self) -> Vec<WaitingCall<Q, A>> {
         let mut waiting = self.open();
         waiting.retain(|one| !one.reply.is_closed());
         let most = waiting.len().min(MOST);
         waiting.drain(..most).collect()
     }
 
-    fn open(&self) -> MutexGuard<'_, VecDeque<Waiting<Q, A>>> {
+    fn open(&self) -> MutexGuard<'_, VecDeque<WaitingCall<Q, A>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

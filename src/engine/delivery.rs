@@ -19,6 +19,6 @@ pub use compose::Compose;
 pub(crate) use compose::{Selected, SentEmail};
 pub use headers::Headers;
 pub use ledger::{Ledger, RunTally};
-pub use outcomes::Retry;
+pub use outcomes::RetryPolicy;
 pub use sender::Sender;
 pub use throttle::{ProviderAccount, Throttle, ThrottleState, account_prefix};

@@ -22,21 +22,21 @@ use super::{Result, Watcher, came_to, crash};
 use crate::context::Context;
 use crate::domain::day_stack::{BadStack, EventAt};
 use crate::domain::delivery::{Corrected, Correction, Reopening};
-use crate::domain::digest_content::{assemble, showable, tried_again, wanted};
+use crate::domain::digest_content::{assemble, retry_at, showable, wanted};
 use crate::domain::user::Unmailable;
 use crate::domain::{
-    Backlog, Cadence, Content, Day, Delivery, DeliveryId, DeliveryState, EmailScope, Event, Id,
-    Occasion, PersonStacks, User, UserId, distinct,
+    Backlog, Cadence, Day, Delivery, DeliveryId, DeliveryState, EmailContent, EmailScope, Event,
+    Id, Occasion, User, UserId, UserStacks, distinct,
 };
 use crate::engine::delivery::Sender;
-use crate::render::Draft;
+use crate::render::EmailDraft;
 use crate::store;
-use crate::wire::run_report::{Ended, Report};
+use crate::wire::run_report::{DigestReport, Ended};
 use old_days::{BacklogDays, Older, SCAN_CHUNK};
 
 /// The options of a digest run.
 #[derive(Debug, Clone, Default)]
-pub struct Request {
+pub struct DigestRequest {
     /// The time of the run, now by default.
     pub at: Option<DateTime<Utc>>,
     /// Only users with this cadence.
@@ -56,7 +56,7 @@ pub struct Request {
 }
 
 /// Receives the digests that a dry run finds, in the order of user ids.
-pub type Onlooker<'a> = dyn FnMut(Draft) + Send + 'a;
+pub type Onlooker<'a> = dyn FnMut(EmailDraft) + Send + 'a;
 
 /// Runs digests: finds the due ones and sends or only shows them. Start with [`Digests::run`].
 pub struct Digests {
@@ -69,7 +69,7 @@ pub struct Digests {
 
 struct DuePerson<'a> {
     user: User,
-    stacks: &'a PersonStacks,
+    stacks: &'a UserStacks,
     cadence: Cadence,
     period: String,
     /// The id of the digest's row.
@@ -88,7 +88,7 @@ impl DuePerson<'_> {
 /// A run, with its options and its results so far.
 struct Run<'a> {
     digests: &'a Digests,
-    request: &'a Request,
+    request: &'a DigestRequest,
     /// The caller's receiver of the digests of a dry run; `None` for a run that sends.
     onlooker: Option<&'a mut Onlooker<'a>>,
     progress: &'a dyn Watcher,
@@ -97,7 +97,7 @@ struct Run<'a> {
     /// Its tally counts the outcomes of the run's emails.
     sender: Sender,
     /// The caller's, so that it also describes a run that is dropped.
-    report: &'a mut Report,
+    report: &'a mut DigestReport,
     /// Whether a due user was skipped because of an open email. It is an earlier digest, or this
     /// one, opened by another process.
     passed_over: bool,
@@ -118,8 +118,12 @@ const AT_ONCE: usize = 2;
 impl Digests {
     /// Sends the due digests, after the deliveries that an earlier run left unfinished. Memory is
     /// bounded by the chunk, plus the id and the reason of each deferred email.
-    pub async fn run(&self, request: &Request, progress: &dyn Watcher) -> Result<Report> {
-        let mut report = Report::default();
+    pub async fn run(
+        &self,
+        request: &DigestRequest,
+        progress: &dyn Watcher,
+    ) -> Result<DigestReport> {
+        let mut report = DigestReport::default();
         self.run_into(&mut report, request, progress).await?;
         Ok(report)
     }
@@ -128,8 +132,8 @@ impl Digests {
     /// or is dropped.
     pub async fn run_into(
         &self,
-        report: &mut Report,
-        request: &Request,
+        report: &mut DigestReport,
+        request: &DigestRequest,
         progress: &dyn Watcher,
     ) -> Result<()> {
         let run = Run::new(self, request, report, None, progress);
@@ -139,14 +143,14 @@ impl Digests {
 
     /// Passes the digests that a run would send to `onlooker`, such as the command line, and writes
     /// nothing. Every request is a dry run here.
-    pub async fn rehearse(
+    pub async fn dry_run(
         &self,
-        request: &Request,
+        request: &DigestRequest,
         onlooker: &mut Onlooker<'_>,
         progress: &dyn Watcher,
-    ) -> Result<Report> {
-        let request = Request { dry_run: true, ..request.clone() };
-        let mut report = Report::default();
+    ) -> Result<DigestReport> {
+        let request = DigestRequest { dry_run: true, ..request.clone() };
+        let mut report = DigestReport::default();
         let run = Run::new(self, &request, &mut report, Some(onlooker), progress);
         run.scan().await?;
         Ok(report)
@@ -180,15 +184,15 @@ impl Digests {
 
 impl Drop for Run<'_> {
     fn drop(&mut self) {
-        self.report.emails = self.sender.ledger.tally.so_far();
+        self.report.emails = self.sender.ledger.tally.snapshot();
     }
 }
 
 impl<'a> Run<'a> {
     fn new(
         digests: &'a Digests,
-        request: &'a Request,
-        report: &'a mut Report,
+        request: &'a DigestRequest,
+        report: &'a mut DigestReport,
         onlooker: Option<&'a mut Onlooker<'a>>,
         progress: &'a dyn Watcher,
     ) -> Self {
@@ -215,7 +219,7 @@ impl<'a> Run<'a> {
     async fn scan(mut self) -> Result<bool> {
         let (digests, at) = (self.digests, self.at);
         if self.sends() {
-            self.report.ended = self.sender.drain().await?.ended();
+            self.report.ended = self.sender.drain().await?.why_ended();
             self.report.left_over = self.sender.ledger.tally.begun();
             digests.context.store.catch_up().await?;
         }
@@ -279,7 +283,7 @@ impl<'a> Run<'a> {
     /// Finds the due digests and begins to send them, chunk by chunk.
     async fn send_due(
         &mut self,
-        mut chunks: BoxStream<'_, store::Result<Vec<PersonStacks>>>,
+        mut chunks: BoxStream<'_, store::Result<Vec<UserStacks>>>,
         sending: &mut Sending,
     ) -> Result<()> {
         while let Some(people) = chunks.next().await {
@@ -295,11 +299,10 @@ impl<'a> Run<'a> {
 
     /// Returns the rows of the due digests of these users. A dry run has none: it passes the
     /// digests to the caller's [`Onlooker`].
-    async fn find_rows(&mut self, mut people: Vec<PersonStacks>) -> Result<Vec<Opening>> {
-        let bad: Vec<BadStack> =
-            people.iter_mut().flat_map(PersonStacks::remove_defective).collect();
+    async fn find_rows(&mut self, mut people: Vec<UserStacks>) -> Result<Vec<Opening>> {
+        let bad: Vec<BadStack> = people.iter_mut().flat_map(UserStacks::remove_defective).collect();
         self.older.pass_over(&bad);
-        self.sender.ledger.tally.passed_over(bad);
+        self.sender.ledger.tally.note_bad_stacks(bad);
         if self.sends() {
             // A user who is skipped here waits for the next run, so reads must be current.
             self.digests.context.store.catch_up().await?;
@@ -327,7 +330,7 @@ impl<'a> Run<'a> {
                 *counts.entry(brand.clone()).or_default() += 1;
             }
             if let Some(onlooker) = self.onlooker.as_deref_mut() {
-                onlooker(Draft {
+                onlooker(EmailDraft {
                     name: format!("{} {}", person.cadence, person.period),
                     user: user.clone(),
                     content: content.clone(),
@@ -341,9 +344,9 @@ impl<'a> Run<'a> {
     /// Returns the users whose digest is due and not empty, with its content.
     async fn find<'p>(
         &mut self,
-        people: &'p [PersonStacks],
+        people: &'p [UserStacks],
         users: Vec<Option<User>>,
-    ) -> Result<Vec<(DuePerson<'p>, Content)>> {
+    ) -> Result<Vec<(DuePerson<'p>, EmailContent)>> {
         let suppressions = &*self.digests.context.store;
         let suppressed = Suppressed::among(suppressions, users.iter().flatten()).await?;
         let (backlog, from) = (&self.digests.backlog, self.older.from);
@@ -371,7 +374,7 @@ impl<'a> Run<'a> {
     /// Returns the user if their digest is due. Otherwise counts the reason.
     fn due<'p>(
         &mut self,
-        stacks: &'p PersonStacks,
+        stacks: &'p UserStacks,
         user: Option<User>,
         suppressed: &Suppressed,
     ) -> Option<DuePerson<'p>> {
@@ -440,7 +443,7 @@ impl<'a> Run<'a> {
     async fn applicable<'p>(
         &mut self,
         due: Vec<DuePerson<'p>>,
-    ) -> Result<Vec<(DuePerson<'p>, Content)>> {
+    ) -> Result<Vec<(DuePerson<'p>, EmailContent)>> {
         let (catalog, report) = (&mut self.catalog, &mut *self.report);
         let context = &self.digests.context;
         let (policies, caps) = (&context.policies, context.config.digest.caps);
@@ -486,7 +489,7 @@ impl<'a> Run<'a> {
         let mut left = Vec::with_capacity(due.len());
         for (mut person, row) in due.into_iter().zip(existing) {
             if let Some(row) = &row {
-                let again = tried_again(row);
+                let again = retry_at(row);
                 let is_due = |at: DateTime<Utc>| at <= now || self.request.now;
                 if !again.is_some_and(is_due) {
                     self.count_existing(row, again);
@@ -510,7 +513,7 @@ impl<'a> Run<'a> {
             report.users.mailed_already += 1;
         } else if !request.dry_run && (row.lease.is_none() || request.patience.is_some()) {
             // The leaseholder may be dead, so a run that waits also finishes such rows.
-            report.left_over += tally.take_up(std::slice::from_ref(row));
+            report.left_over += tally.record_started(std::slice::from_ref(row));
         } else {
             report.due.users += 1;
             report.due.busy += 1;
@@ -522,7 +525,7 @@ impl<'a> Run<'a> {
         let now = self.digests.context.clock.now();
         let (id, user) = (person.id.clone(), person.stacks.user.clone());
         let mut row = Delivery {
-            watermarks: person.stacks.covers(),
+            watermarks: person.stacks.watermarks(),
             ..Delivery::new(id, user, person.occasion(), marker, now)
         };
         if let Some(failed) = &person.failed {
@@ -555,7 +558,7 @@ impl<'a> Run<'a> {
                 self.report.ended = match self.request.patience {
                     Some(patience) => self.sender.wait_for_gate(patience, self.progress).await?,
                     // Without an end, the rows are opened now and sent once the throttle permits.
-                    None => self.sender.ready().await?.ended(),
+                    None => self.sender.ready().await?.why_ended(),
                 };
             }
             if self.report.ended.is_some() {

@@ -14,7 +14,7 @@ use chrono::{DateTime, Utc};
 use crate::context::Context;
 use crate::domain::feed_marks::ItemState;
 use crate::domain::{
-    Event, Facts, Inbox, Mutes, PersonStacks, Policies, Position, Purpose, Stack, User, UserId,
+    Event, Facts, Inbox, Mutes, Policies, Position, Purpose, Stack, User, UserId, UserStacks,
     classify,
 };
 use crate::store::Result;
@@ -23,10 +23,10 @@ use event_facts::{Catalog, StackEvents};
 /// Removes the excluded events from stacks with pending events, and the users who have none left.
 /// Returns the records of the other users in the order of their stacks.
 pub async fn exclude_ineligible(
-    people: &mut Vec<PersonStacks>,
+    people: &mut Vec<UserStacks>,
     catalog: &mut Catalog,
 ) -> Result<Vec<Option<User>>> {
-    let has_pending = |person: &PersonStacks| person.stacks.iter().any(Stack::has_uncovered);
+    let has_pending = |person: &UserStacks| person.stacks.iter().any(Stack::has_uncovered);
     people.retain(has_pending);
     let (mut users, inboxes) = load_readers(people, catalog).await?;
     exclude(people, &users, &inboxes, StackEvents::Uncovered, catalog).await?;
@@ -38,7 +38,7 @@ pub async fn exclude_ineligible(
 
 /// Loads the records of these users, and their inboxes if digests skip seen events.
 pub async fn load_readers(
-    people: &[PersonStacks],
+    people: &[UserStacks],
     catalog: &Catalog,
 ) -> Result<(Vec<Option<User>>, Vec<Option<Inbox>>)> {
     let ids: Vec<UserId> = people.iter().map(|person| person.user.clone()).collect();
@@ -49,7 +49,7 @@ pub async fn load_readers(
 /// Removes the excluded events from stacks, of users with these records and inboxes, all in the
 /// same order. Facts are only loaded for the events that `which` selects.
 pub async fn exclude(
-    people: &mut [PersonStacks],
+    people: &mut [UserStacks],
     users: &[Option<User>],
     inboxes: &[Option<Inbox>],
     which: StackEvents,
@@ -158,7 +158,7 @@ pub type MutedPositions = HashMap<Position, DateTime<Utc>>;
 
 /// Returns the positions of muted events in a user's stacks, and since when each is muted.
 pub async fn muted_positions(
-    person: &PersonStacks,
+    person: &UserStacks,
     mutes: &Mutes,
     catalog: &mut Catalog,
 ) -> Result<MutedPositions> {

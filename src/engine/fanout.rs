@@ -17,14 +17,16 @@ use super::digest::old_days::BacklogDays;
 use super::feed::cache::FeedCache;
 use crate::config;
 use crate::context::Context;
-use crate::domain::batch::{AccumulatorId, Item};
-use crate::domain::{BatchPolicy, ChangeNotice, Day, Fanout, Id, Progress, Route, User, UserId};
+use crate::domain::batch::{AccumulatorId, BatchItem};
+use crate::domain::{
+    BatchPolicy, ChangeNotice, Day, FanOutProgress, Fanout, Id, Route, User, UserId,
+};
 use crate::store::{AtMost, Claimed, Pushed, Result};
 use crate::wire::run_report::FannedOut;
 
 mod page;
 
-use page::{AudienceScan, Page};
+use page::{AudiencePage, AudienceScan};
 
 /// Fans accepted events out to their audiences.
 pub struct Fanouts {
@@ -53,7 +55,7 @@ impl Fanouts {
     ) -> Result<Option<FannedOut>> {
         let mut done = FannedOut::default();
         let none = HashSet::new();
-        let mut queue: VecDeque<Group> = self.next(linger, &none, &mut done).await?.into();
+        let mut queue: VecDeque<FanOutGroup> = self.next(linger, &none, &mut done).await?.into();
         if queue.is_empty() && done.is_whole() {
             return Ok(None);
         }
@@ -63,7 +65,7 @@ impl Fanouts {
             let mut under_way = HashSet::new();
             if claims {
                 let saving = pushed_page.as_ref().map(|pushed_page| &pushed_page.group);
-                under_way.extend(queue.iter().chain(saving).flat_map(Group::ids));
+                under_way.extend(queue.iter().chain(saving).flat_map(FanOutGroup::ids));
             }
             let ahead = async {
                 if watcher.stopping() {
@@ -111,7 +113,7 @@ impl Fanouts {
         linger: TimeDelta,
         under_way: &HashSet<Id>,
         done: &mut FannedOut,
-    ) -> Result<Vec<Group>> {
+    ) -> Result<Vec<FanOutGroup>> {
         // Computed before the claim, so no later than the end of the leases.
         let leased = self.context.clock.now() + self.settings().lease;
         let (mut short, mut long) = self.claim(under_way, done).await?;
@@ -121,13 +123,13 @@ impl Fanouts {
         match begins {
             Some(held) if held.is_empty() => short.append(&mut long),
             Some(held) => {
-                let came = long.into_iter().flat_map(Group::fanouts);
+                let came = long.into_iter().flat_map(FanOutGroup::fanouts);
                 for (day, fanouts) in self.groups(held.into_iter().chain(came).collect(), most) {
                     short.push(self.open_group(day, fanouts).await?);
                 }
             }
             None => {
-                let came = long.into_iter().flat_map(Group::fanouts);
+                let came = long.into_iter().flat_map(FanOutGroup::fanouts);
                 self.lingering.hold(came, leased);
             }
         }
@@ -146,7 +148,7 @@ impl Fanouts {
         &self,
         under_way: &HashSet<Id>,
         done: &mut FannedOut,
-    ) -> Result<(Vec<Group>, Vec<Group>)> {
+    ) -> Result<(Vec<FanOutGroup>, Vec<FanOutGroup>)> {
         let now = self.context.clock.now();
         let lease = self.context.lease_until(now + self.settings().lease);
         let any = self.settings().merge;
@@ -161,12 +163,12 @@ impl Fanouts {
         let are_small = fanouts.iter().take(any).all(|of| of.audience.is_small());
         let small = fanouts.split_off(if are_small { 0 } else { any.min(fanouts.len()) });
         for (day, group) in self.groups(fanouts, any) {
-            let Group { day, scans } = self.open_group(day, group).await?;
+            let FanOutGroup { day, scans } = self.open_group(day, group).await?;
             let (whole, more): (Vec<_>, Vec<_>) =
                 scans.into_iter().partition(|scan| scan.exhausted);
             for (groups, scans) in [(&mut short, whole), (&mut long, more)] {
                 if !scans.is_empty() {
-                    groups.push(Group { day, scans });
+                    groups.push(FanOutGroup { day, scans });
                 }
             }
         }
@@ -177,10 +179,10 @@ impl Fanouts {
     }
 
     /// Forms a group and reads its first users.
-    async fn open_group(&self, day: Day, fanouts: Vec<Fanout>) -> Result<Group> {
+    async fn open_group(&self, day: Day, fanouts: Vec<Fanout>) -> Result<FanOutGroup> {
         let mut scans: Vec<AudienceScan> = fanouts.into_iter().map(AudienceScan::new).collect();
         self.fill(&mut scans).await?;
-        Ok(Group { day, scans })
+        Ok(FanOutGroup { day, scans })
     }
 
     /// Steps until nothing is pending, or until the watcher asks to stop.
@@ -242,9 +244,9 @@ impl Fanouts {
     }
 
     /// Pushes the next page of a group.
-    async fn push(&self, mut group: Group) -> Result<PushedPage> {
-        let Group { day, scans } = &mut group;
-        let page = Page::cut(scans);
+    async fn push(&self, mut group: FanOutGroup) -> Result<PushedPage> {
+        let FanOutGroup { day, scans } = &mut group;
+        let page = AudiencePage::cut(scans);
         let people = page.pushes.people.iter();
         let people: Vec<UserId> = people.map(|(user, _)| user.clone()).collect();
         // Their records and the next pages are read during the push.
@@ -270,7 +272,7 @@ impl Fanouts {
         &self,
         pushed_page: PushedPage,
         watcher: &dyn super::Watcher,
-    ) -> Result<(Group, FannedOut)> {
+    ) -> Result<(FanOutGroup, FannedOut)> {
         let PushedPage { mut group, page, pushed, users } = pushed_page;
         let joins = self.joins(&group.scans, &page, users);
         if !joins.is_empty() {
@@ -286,8 +288,13 @@ impl Fanouts {
     }
 
     /// Returns the users of the page who get its events by batch or at once, with their policies.
-    fn joins(&self, scans: &[AudienceScan], page: &Page, users: Vec<Option<User>>) -> Vec<Join> {
-        let mut items: Vec<Option<Arc<[Item]>>> = vec![None; scans.len()];
+    fn joins(
+        &self,
+        scans: &[AudienceScan],
+        page: &AudiencePage,
+        users: Vec<Option<User>>,
+    ) -> Vec<Join> {
+        let mut items: Vec<Option<Arc<[BatchItem]>>> = vec![None; scans.len()];
         let mut joins = Vec::new();
         for ((_, list), user) in page.pushes.people.iter().zip(users) {
             // A user without a record has no address.
@@ -344,7 +351,7 @@ impl Fanouts {
         let until = self.context.clock.now() + self.settings().lease;
         let lease = self.context.lease_until(until);
         let progress = scans.iter().map(|scan| (scan.fanout.id, scan.progress()));
-        let progress: Vec<(Id, Progress)> = progress.collect();
+        let progress: Vec<(Id, FanOutProgress)> = progress.collect();
         let store = &self.context.store;
         let saved = store.save_fanouts(&lease, &progress).await?;
         let mut done = FannedOut::default();
@@ -367,20 +374,20 @@ const MAX_SMALL: usize = 2_048;
 const MAX_GROUPS: usize = 4;
 
 /// A group: fan-outs that read their audiences together.
-struct Group {
+struct FanOutGroup {
     day: Day,
     scans: Vec<AudienceScan>,
 }
 
 /// A pushed page whose events have not joined batches and whose cursors are not saved.
 struct PushedPage {
-    group: Group,
-    page: Page,
+    group: FanOutGroup,
+    page: AudiencePage,
     pushed: Pushed,
     users: Vec<Option<User>>,
 }
 
-impl Group {
+impl FanOutGroup {
     fn ids(&self) -> impl Iterator<Item = Id> + '_ {
         self.scans.iter().map(|scan| scan.fanout.id)
     }
@@ -391,8 +398,8 @@ impl Group {
     }
 }
 
-fn brings(fanout: &Fanout) -> Arc<[Item]> {
-    let item = |o: &_| Item { i: fanout.id, t: fanout.kind.clone(), o: Clone::clone(o) };
+fn brings(fanout: &Fanout) -> Arc<[BatchItem]> {
+    let item = |o: &_| BatchItem { i: fanout.id, t: fanout.kind.clone(), o: Clone::clone(o) };
     fanout.objects.iter().map(item).collect()
 }
 

@@ -19,15 +19,15 @@ use super::users::personal::start_of;
 use crate::context::Context;
 use crate::domain::day_stack::EventAt;
 use crate::domain::feed_marks::ItemState;
-use crate::domain::feed_page::{Cursor, GroupKey, Query, grouped, select};
+use crate::domain::feed_page::{FeedCursor, GroupKey, Query, grouped, select};
 use crate::domain::object::topic_key;
 use crate::domain::user::TypePreference;
 use crate::domain::{
-    Day, Event, EventType, Facts, Id, Inbox, Invalid, Object, ObjectId, ObjectKey, PersonStacks,
-    Purpose, Route, Stack, UserId, Window, classify, distinct,
+    Day, DaySet, Event, EventType, Facts, Id, Inbox, Invalid, Object, ObjectId, ObjectKey, Purpose,
+    Route, Stack, UserId, UserStacks, classify, distinct,
 };
 use crate::store::{self, FeedParts, Store};
-use crate::wire::feed::{Counts, Group, GroupPage, Item, Page};
+use crate::wire::feed::{FeedCounts, FeedGroup, FeedItem, FeedPage, GroupPage};
 use cache::{FeedCache, UserWindow};
 
 mod marks;
@@ -39,13 +39,13 @@ pub struct Feeds {
     pub(crate) context: Arc<Context>,
     pub(crate) cache: Arc<FeedCache>,
     /// Combines concurrent reads of feeds.
-    pub(crate) reads: Arc<Coalescer<(Window, UserId), FeedParts>>,
+    pub(crate) reads: Arc<Coalescer<(DaySet, UserId), FeedParts>>,
     /// Combines concurrent marks.
     pub(crate) coalescer: Arc<Coalescer<(Inbox, Id), bool>>,
 }
 
 /// A response, with the objects that it depends on.
-pub struct Answer<T> {
+pub struct FeedResponse<T> {
     /// The response.
     pub answer: T,
     /// The response is valid for the UTC day, until one of these objects or the user's data
@@ -55,17 +55,17 @@ pub struct Answer<T> {
     pub as_of: Option<DateTime<Utc>>,
 }
 
-impl<T> Answer<T> {
+impl<T> FeedResponse<T> {
     /// Applies a function to the response.
-    pub fn map<U>(self, form: impl FnOnce(T) -> U) -> Answer<U> {
-        Answer { answer: form(self.answer), about: self.about, as_of: self.as_of }
+    pub fn map<U>(self, form: impl FnOnce(T) -> U) -> FeedResponse<U> {
+        FeedResponse { answer: form(self.answer), about: self.about, as_of: self.as_of }
     }
 }
 
 /// A user's current feed without retracted events and types that feeds do not show.
 struct UserFeed {
     window: Arc<UserWindow>,
-    person: PersonStacks,
+    person: UserStacks,
     inbox: Inbox,
     /// The positions of muted events. They are shown, and count as read.
     muted: eligibility::MutedPositions,
@@ -81,7 +81,7 @@ type States<'a> = HashMap<Name<'a>, ItemState>;
 
 /// A request for a page of items or groups.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub struct FeedRequest {
     /// The user, who may have no record.
     pub user: UserId,
     /// The requested part of the feed: after a cursor, before an item, of one type or day.
@@ -119,7 +119,7 @@ impl Feeds {
     /// # Errors
     ///
     /// Fails if `limit` is out of range.
-    pub async fn page(&self, request: &Request) -> Result<Answer<Page>> {
+    pub async fn page(&self, request: &FeedRequest) -> Result<FeedResponse<FeedPage>> {
         let query = &request.query;
         let (feed, mut catalog) = self.read_for(request).await?;
         let (counts, mut about) = self.counts_of(&feed, &catalog);
@@ -138,7 +138,7 @@ impl Feeds {
         let mailed = self.mailed(&feed);
         let items = items(&mut catalog, &states, &mailed, shown).await?;
         let next = items.last().filter(|_| more).map(|item| item.id);
-        let answer = Page { items, next, counts };
+        let answer = FeedPage { items, next, counts };
         Ok(feed.answer(answer, about, &catalog))
     }
 
@@ -147,7 +147,7 @@ impl Feeds {
     /// # Errors
     ///
     /// Fails if `limit` is out of range.
-    pub async fn groups(&self, request: &Request) -> Result<Answer<GroupPage>> {
+    pub async fn groups(&self, request: &FeedRequest) -> Result<FeedResponse<GroupPage>> {
         let query = &request.query;
         let (feed, mut catalog) = self.read_for(request).await?;
         let (counts, mut about) = self.counts_of(&feed, &catalog);
@@ -183,20 +183,20 @@ impl Feeds {
             let states_of = || entries.iter().map(|of| state_of(&states, of.0.event));
             let unseen = states_of().filter(|state| *state == ItemState::Unseen);
             let unread = states_of().filter(|state| state.is_unread());
-            Group {
+            FeedGroup {
                 id: entries[0].0.position,
                 at: entries[0].0.at,
                 count: entries.len() as u64,
                 unseen: unseen.count() as u64,
                 unread: unread.count() as u64,
-                items_url: Group::items_url(&request.user, &key, query),
+                items_url: FeedGroup::items_url(&request.user, &key, query),
                 day: key.day,
                 kind: key.kind,
                 about: key.about,
                 items: items.by_ref().take(entries.len().min(SHOWN)).collect(),
             }
         };
-        let groups: Vec<Group> = groups.into_iter().map(group).collect();
+        let groups: Vec<FeedGroup> = groups.into_iter().map(group).collect();
         let answer = GroupPage {
             next: groups.last().filter(|_| more).map(|group| group.id),
             groups,
@@ -205,15 +205,19 @@ impl Feeds {
         Ok(feed.answer(answer, about, &catalog))
     }
 
-    /// Counts the unseen and unread items. `accepts_cached` has the same meaning as in [`Request`].
-    pub async fn counts(&self, user: &UserId, accepts_cached: bool) -> Result<Answer<Counts>> {
+    /// Counts the unseen and unread items. `accepts_cached` has the same meaning as in [`FeedRequest`].
+    pub async fn counts(
+        &self,
+        user: &UserId,
+        accepts_cached: bool,
+    ) -> Result<FeedResponse<FeedCounts>> {
         let (feed, catalog) = self.read(user, |_| accepts_cached).await?;
         let (counts, about) = self.counts_of(&feed, &catalog);
         Ok(feed.answer(counts, about, &catalog))
     }
 
     /// Counts the unseen and unread items. Also returns the objects that the counts depend on.
-    fn counts_of(&self, feed: &UserFeed, catalog: &Catalog) -> (Counts, Vec<ObjectKey>) {
+    fn counts_of(&self, feed: &UserFeed, catalog: &Catalog) -> (FeedCounts, Vec<ObjectKey>) {
         let (mut unseen, mut unread, mut about) = (0, 0, Vec::new());
         for entry in feed.person.events() {
             let state = self.state(feed, &entry);
@@ -226,8 +230,8 @@ impl Feeds {
                 unseen += u64::from(state == ItemState::Unseen);
             }
         }
-        let cursor = Cursor::at_end_of(&feed.person);
-        let counts = Counts { unseen, unread, cursor };
+        let cursor = FeedCursor::at_end_of(&feed.person);
+        let counts = FeedCounts { unseen, unread, cursor };
         (counts, about)
     }
 
@@ -239,14 +243,14 @@ impl Feeds {
     }
 
     /// Returns the current feed for a page, with the loaded facts about its events.
-    async fn read_for(&self, request: &Request) -> Result<(UserFeed, Catalog)> {
+    async fn read_for(&self, request: &FeedRequest) -> Result<(UserFeed, Catalog)> {
         if !(1..=MAX_LIMIT).contains(&request.limit) {
             let why = format!("is not a number from 1 to {MAX_LIMIT}");
             return Err(Invalid::new("limit", request.limit, why).into());
         }
         let query = &request.query;
         // A later page can use a cached window that contains the item from which it continues.
-        let is_enough = |person: &PersonStacks| {
+        let is_enough = |person: &UserStacks| {
             let names = query.before.is_some_and(|place| person.holds(place));
             (names || query.before.is_none() && request.accepts_cached) && query.is_within(person)
         };
@@ -258,10 +262,10 @@ impl Feeds {
     async fn read(
         &self,
         user: &UserId,
-        is_enough: impl FnOnce(&PersonStacks) -> bool,
+        is_enough: impl FnOnce(&UserStacks) -> bool,
     ) -> Result<(UserFeed, Catalog)> {
         let now = self.context.clock.now();
-        let days = Window::ending(Day::of(now), self.context.config.window_back);
+        let days = DaySet::ending(Day::of(now), self.context.config.window_back);
         let cached = self.cache.window(user, &days);
         let cached = cached.filter(|(cached, _)| is_enough(&cached.person));
         let (window, as_of) = match cached {
@@ -283,7 +287,7 @@ impl Feeds {
         Ok((feed, catalog))
     }
 
-    async fn read_window(&self, user: &UserId, window: Window) -> Result<Arc<UserWindow>> {
+    async fn read_window(&self, user: &UserId, window: DaySet) -> Result<Arc<UserWindow>> {
         let version = self.cache.version_of_user(user);
         let store = &self.context.store;
         let read = |requests| read_feeds(Arc::clone(store), requests);
@@ -338,7 +342,7 @@ impl Feeds {
         };
         let mut found = HashSet::new();
         for stack in &feed.person.stacks {
-            let by_batch = stack.mailed();
+            let by_batch = stack.emailed_ids();
             let mailed = stack.events().filter(|(place, event)| {
                 // Markers of older writers name no email.
                 let marker = stack.covering(place.index).filter(|of| of.n.is_some());
@@ -355,7 +359,7 @@ impl Feeds {
 /// Reads the feeds of these requests, in their order, those of the same window at once.
 async fn read_feeds(
     store: Arc<dyn Store>,
-    requests: Vec<(Window, UserId)>,
+    requests: Vec<(DaySet, UserId)>,
 ) -> store::Result<Vec<FeedParts>> {
     let mut all = Vec::with_capacity(requests.len());
     for same in requests.chunk_by(|one, next| one.0 == next.0) {
@@ -368,9 +372,9 @@ async fn read_feeds(
 }
 
 impl UserFeed {
-    fn answer<T>(&self, answer: T, about: Vec<ObjectKey>, catalog: &Catalog) -> Answer<T> {
+    fn answer<T>(&self, answer: T, about: Vec<ObjectKey>, catalog: &Catalog) -> FeedResponse<T> {
         let as_of = [self.as_of, catalog.as_of()];
-        Answer { answer, about, as_of: as_of.into_iter().flatten().min() }
+        FeedResponse { answer, about, as_of: as_of.into_iter().flatten().min() }
     }
 }
 
@@ -380,10 +384,10 @@ async fn items(
     states: &States<'_>,
     mailed: &HashSet<Name<'_>>,
     shown: Vec<(EventAt<'_>, Arc<Object>)>,
-) -> Result<Vec<Item>> {
+) -> Result<Vec<FeedItem>> {
     let events = shown.iter().map(|(entry, _)| entry.event);
     catalog.load_details(events).await?;
-    let item = |(entry, about): (EventAt<'_>, Arc<Object>)| Item {
+    let item = |(entry, about): (EventAt<'_>, Arc<Object>)| FeedItem {
         id: entry.position,
         kind: entry.event.t.clone(),
         object: entry.event.o.clone(),
@@ -398,7 +402,7 @@ async fn items(
 }
 
 /// Returns the events that the query selects, newest first, without the filters by object.
-fn selected<'a>(person: &'a PersonStacks, query: &Query, states: &States<'_>) -> Vec<EventAt<'a>> {
+fn selected<'a>(person: &'a UserStacks, query: &Query, states: &States<'_>) -> Vec<EventAt<'a>> {
     let mut selected = select(person, query);
     selected.retain(|entry| query.state.admits(state_of(states, entry.event)));
     selected

@@ -21,8 +21,8 @@ use crate::domain::{
     distinct,
 };
 use crate::email::Provider;
-pub use crate::email::hooks::Refused;
-use crate::email::hooks::{Once, Pinned, Posted, Report, Verified};
+pub use crate::email::hooks::HookRejection;
+use crate::email::hooks::{EmailReport, Once, Pinned, Posted, VerifiedReports};
 use crate::store::DeliveryFilter;
 use crate::wire::delivery::Reported;
 
@@ -37,7 +37,7 @@ pub enum Error {
     Unconfigured(&'static str),
     /// The report is not verified, not readable, or cannot be verified now.
     #[error(transparent)]
-    Refused(#[from] Refused),
+    Refused(#[from] HookRejection),
     /// A verified report could not be stored completely. The provider can post it again.
     #[error(transparent)]
     Service(#[from] ServiceError),
@@ -96,12 +96,12 @@ impl FeedbackService {
     ) -> Result<Reported, Error> {
         let (provider, keys) = self.hook(provider)?;
         let now = self.context.clock.now();
-        let mut verified = Err(Refused::Unverified(String::new()));
+        let mut verified = Err(HookRejection::Unverified(String::new()));
         for key in keys {
             let posted = Posted { key, now, header, body, certificate: None };
             verified = self.verify(provider, posted).await;
             // Another account's key may fit. After any other error, no key would help.
-            if !matches!(verified, Err(Refused::Unverified(_))) {
+            if !matches!(verified, Err(HookRejection::Unverified(_))) {
                 break;
             }
         }
@@ -132,7 +132,7 @@ impl FeedbackService {
         &self,
         provider: &Provider,
         mut posted: Posted<'_>,
-    ) -> Result<Verified, Refused> {
+    ) -> Result<VerifiedReports, HookRejection> {
         let Some(locate) = provider.sns else {
             return (provider.hook)(&posted);
         };
@@ -160,13 +160,13 @@ impl FeedbackService {
             return Ok(());
         }
         let why = "the signature was used before, for another report";
-        Err(Refused::Unverified(why.into()).into())
+        Err(HookRejection::Unverified(why.into()).into())
     }
 
     async fn apply(
         &self,
         provider: &Provider,
-        reports: &[Report],
+        reports: &[EmailReport],
         now: DateTime<Utc>,
     ) -> Result<Reported, Error> {
         let (mut outcome, store) = (Reported::default(), &self.context.store);
@@ -182,7 +182,7 @@ impl FeedbackService {
         });
         let noted: Vec<_> = noted.collect();
         store.note_feedback(&noted).await?;
-        let is_refused = |(report, _): &&(&Report, _)| report.news == ReportKind::Refused;
+        let is_refused = |(report, _): &&(&EmailReport, _)| report.news == ReportKind::Refused;
         for (report, _) in found.iter().filter(is_refused) {
             let why = report.detail.as_deref().unwrap_or("no reason");
             tracing::warn!(
@@ -202,7 +202,7 @@ impl FeedbackService {
         store.add_suppressions(&bad).await?;
         outcome.suppressed = bad.len() as u64;
 
-        let seen = |report: &&Report| (key(provider, "event", &report.id), SEEN.to_owned());
+        let seen = |report: &&EmailReport| (key(provider, "event", &report.id), SEEN.to_owned());
         let seen: Vec<_> = unseen.iter().map(seen).collect();
         let until = Some(now + REMEMBERED);
         store.webhook_receipts(&seen, now, until).await?;
@@ -213,9 +213,9 @@ impl FeedbackService {
     async fn unseen<'a>(
         &self,
         provider: &Provider,
-        reports: &'a [Report],
+        reports: &'a [EmailReport],
         now: DateTime<Utc>,
-    ) -> Result<Vec<&'a Report>, Error> {
+    ) -> Result<Vec<&'a EmailReport>, Error> {
         let keys = reports.iter().map(|one| key(provider, "event", &one.id));
         let keys: Vec<(String, String)> = keys.map(|key| (key, SEEN.to_owned())).collect();
         let store = &self.context.store;
@@ -230,8 +230,8 @@ impl FeedbackService {
     /// reports without a delivery.
     async fn with_deliveries<'a>(
         &self,
-        reports: &[&'a Report],
-    ) -> Result<Vec<(&'a Report, Delivery)>, Error> {
+        reports: &[&'a EmailReport],
+    ) -> Result<Vec<(&'a EmailReport, Delivery)>, Error> {
         let tags: Vec<Tag> = distinct(reports.iter().filter_map(|one| one.tag.clone()));
         let (store, tagged) = (&self.context.store, DeliveryFilter::Tags(&tags));
         let by_tag = store.find_deliveries(&tagged, usize::MAX).await?.into_iter();
@@ -247,7 +247,7 @@ impl FeedbackService {
             let entry = by_id.entry(id);
             entry.and_modify(|shared| *shared = None).or_insert(Some(row));
         }
-        let find = |report: &Report| match &report.tag {
+        let find = |report: &EmailReport| match &report.tag {
             Some(tag) => by_tag.get(tag).cloned(),
             None => {
                 let mut ids = report.provider_ids.iter();
@@ -261,9 +261,9 @@ impl FeedbackService {
     /// Drops the reports from before the last lift of their user's address.
     async fn since_lifts<'a>(
         &self,
-        found: Vec<(&'a Report, Delivery)>,
+        found: Vec<(&'a EmailReport, Delivery)>,
         people: &HashMap<UserId, User>,
-    ) -> Result<Vec<(&'a Report, Delivery)>, Error> {
+    ) -> Result<Vec<(&'a EmailReport, Delivery)>, Error> {
         let address_of =
             |row: &Delivery| people.get(&row.user)?.email.as_ref().map(Address::folded);
         let addresses = found.iter().filter_map(|(_, row)| address_of(row));
@@ -271,7 +271,7 @@ impl FeedbackService {
         let states = self.context.store.address_states(&addresses).await?;
         let lifts = states.into_iter().map(|state| state.lifted);
         let lifts: HashMap<_, Option<DateTime<Utc>>> = addresses.into_iter().zip(lifts).collect();
-        let is_current = |(report, row): &(&Report, Delivery)| {
+        let is_current = |(report, row): &(&EmailReport, Delivery)| {
             let lifted = address_of(row).and_then(|address| lifts[&address]);
             lifted.is_none_or(|lifted| whole_millis(report.at) > lifted)
         };
@@ -281,7 +281,7 @@ impl FeedbackService {
     async fn to_suppress(
         &self,
         provider: &Provider,
-        found: &[(&Report, Delivery)],
+        found: &[(&EmailReport, Delivery)],
         people: &HashMap<UserId, User>,
         now: DateTime<Utc>,
         outcome: &mut Reported,
@@ -323,7 +323,10 @@ impl FeedbackService {
     }
 
     /// Loads the users of all reports that concern an address.
-    async fn people(&self, of: &[(&Report, Delivery)]) -> Result<HashMap<UserId, User>, Error> {
+    async fn people(
+        &self,
+        of: &[(&EmailReport, Delivery)],
+    ) -> Result<HashMap<UserId, User>, Error> {
         let of = of.iter().filter(|(report, _)| report.news.concerns_address());
         let ids = distinct(of.map(|(_, row)| row.user.clone()));
         let found = self.context.store.users(&ids).await?.into_iter().flatten();
@@ -335,7 +338,7 @@ impl FeedbackService {
     async fn soft_bounce(
         &self,
         address: &Address,
-        report: &Report,
+        report: &EmailReport,
         row: &Delivery,
         now: DateTime<Utc>,
     ) -> Result<u64, Error> {
@@ -352,7 +355,7 @@ impl FeedbackService {
 }
 
 /// Returns the worst report of each email, from the ledger and from this list.
-fn worst(found: &[(&Report, Delivery)]) -> HashMap<DeliveryId, ReportKind> {
+fn worst(found: &[(&EmailReport, Delivery)]) -> HashMap<DeliveryId, ReportKind> {
     let mut worst = HashMap::new();
     for (report, row) in found {
         let stored = row.outcome.feedback.map_or(report.news, |report| report.news);

@@ -23,12 +23,12 @@ use crate::domain::{
 use crate::engine::coalescer::Coalescer;
 use crate::engine::users::json_fields;
 use crate::engine::{Error, Result, crash};
-use crate::store::{self, Accepted};
+use crate::store::{self, Acceptance};
 use crate::wire::event::Receipt;
 
 /// A request to accept an event.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub struct NewEvent {
     /// The event type. It need not be configured.
     pub kind: EventType,
     /// The objects of the event, 1 to 100. Duplicates count once.
@@ -45,7 +45,7 @@ pub struct Request {
     pub at: Option<DateTime<Utc>>,
 }
 
-impl Request {
+impl NewEvent {
     /// Returns one event per object, without the fan-out's id.
     pub fn events(&self) -> Vec<Event> {
         let event = |o| Event::new(&self.kind, o, None);
@@ -72,7 +72,7 @@ pub struct Notify {
     /// The store, the clock and other shared components.
     pub context: Arc<Context>,
     /// Combines concurrent short requests into one write.
-    pub coalescer: Arc<Coalescer<Fanout, Accepted>>,
+    pub coalescer: Arc<Coalescer<Fanout, Acceptance>>,
 }
 
 impl Notify {
@@ -83,7 +83,7 @@ impl Notify {
     ///
     /// [`Error::Conflict`] if a key was used before for a different event. The other events of the
     /// call are accepted anyway. Repeating a call is safe for events with keys.
-    pub async fn accept(&self, requests: Vec<Request>) -> Result<Vec<Receipt>> {
+    pub async fn accept(&self, requests: Vec<NewEvent>) -> Result<Vec<Receipt>> {
         let now = self.context.clock.now();
         let fanouts = requests.into_iter().map(|one| self.fanout(one, now));
         let fanouts: Vec<Fanout> = fanouts.collect::<Result<_, _>>()?;
@@ -92,7 +92,7 @@ impl Notify {
 
     /// Accepts each event on its own and returns a result for each. An invalid event does not
     /// affect the others, and a conflict concerns only its event.
-    pub async fn accept_each(&self, requests: Vec<Request>) -> Result<Vec<Result<Receipt>>> {
+    pub async fn accept_each(&self, requests: Vec<NewEvent>) -> Result<Vec<Result<Receipt>>> {
         let now = self.context.clock.now();
         let fanouts = requests.into_iter().map(|one| self.fanout(one, now));
         let fanouts: Vec<_> = fanouts.collect();
@@ -122,8 +122,8 @@ impl Notify {
         // In the span of the original request, even if another request's call wrote the event.
         for (fanout, answer) in fanouts.iter().zip(&answers) {
             match answer {
-                Accepted::New => tracing::debug!(event = %fanout.id, "an event was accepted"),
-                Accepted::Known(known) => {
+                Acceptance::New => tracing::debug!(event = %fanout.id, "an event was accepted"),
+                Acceptance::Known(known) => {
                     tracing::debug!(event = %known.id, "an event was accepted before");
                 }
             }
@@ -133,12 +133,12 @@ impl Notify {
     }
 
     /// Returns an error if this event cannot be accepted now.
-    pub fn check(&self, request: &Request) -> Result<(), Invalid> {
+    pub fn check(&self, request: &NewEvent) -> Result<(), Invalid> {
         let now = self.context.clock.now();
         self.fanout(request.clone(), now).map(drop)
     }
 
-    fn check_brand(&self, request: &Request) -> Result<(), Invalid> {
+    fn check_brand(&self, request: &NewEvent) -> Result<(), Invalid> {
         let Some(brand) = &request.details.brand else {
             return Ok(());
         };
@@ -153,7 +153,7 @@ impl Notify {
         Err(Invalid::new("brand", brand, why))
     }
 
-    fn fanout(&self, request: Request, now: DateTime<Utc>) -> Result<Fanout, Invalid> {
+    fn fanout(&self, request: NewEvent, now: DateTime<Utc>) -> Result<Fanout, Invalid> {
         if let Some(at) = request.at {
             check_event_time(at, now, self.context.config.window_back)?;
         }
@@ -174,14 +174,14 @@ impl Notify {
     }
 }
 
-fn receipt(fanout: &Fanout, answer: Accepted) -> Result<Receipt> {
+fn receipt(fanout: &Fanout, answer: Acceptance) -> Result<Receipt> {
     match answer {
-        Accepted::New => Ok(Receipt { id: fanout.id, duplicate: false }),
+        Acceptance::New => Ok(Receipt { id: fanout.id, duplicate: false }),
         // If the ids are equal, a retry inside the store found this request's own write.
-        Accepted::Known(earlier) if earlier.same_request(fanout) => {
+        Acceptance::Known(earlier) if earlier.same_request(fanout) => {
             Ok(Receipt { id: earlier.id, duplicate: earlier.id != fanout.id })
         }
-        Accepted::Known(earlier) => {
+        Acceptance::Known(earlier) => {
             let (key, id) = (&fanout.key, earlier.id);
             Err(Error::Conflict(format!(
                 "idempotency key {key:?} was used for a different event ({id}); use a new key for a new event"
@@ -281,7 +281,7 @@ impl EventInput {
     /// # Errors
     ///
     /// [`Invalid`] if not exactly one audience is named, or if it is too large.
-    pub fn into_request(self) -> Result<Request, Invalid> {
+    pub fn into_request(self) -> Result<NewEvent, Invalid> {
         let audience = match (self.to.is_empty(), self.followers_of.is_empty(), self.near) {
             (false, true, None) => Audience::users(self.to)?,
             (true, false, None) => Audience::followers_of(self.followers_of)?,
@@ -295,7 +295,7 @@ impl EventInput {
         let actor = self.actor.map(Actor::from);
         let excluded = actor.as_ref().filter(|_| !self.notify_actor);
         let excluded = excluded.map(|actor| actor.id.clone());
-        Ok(Request {
+        Ok(NewEvent {
             kind: self.kind,
             objects: self.objects,
             audience: audience.except(self.except.into_iter().chain(excluded)),
@@ -332,17 +332,17 @@ pub fn ids<'de, D: Deserializer<'de>, T: FromStr<Err = Invalid>>(
 ) -> Result<Vec<T>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "expected a name, or a list of names")]
-    enum Names {
-        One(json_fields::Name),
-        Many(Vec<json_fields::Name>),
+    enum NameList {
+        One(json_fields::NameOrNumber),
+        Many(Vec<json_fields::NameOrNumber>),
     }
-    let names = match Names::deserialize(from)? {
-        Names::One(name) => vec![name],
-        Names::Many(names) => names,
+    let names = match NameList::deserialize(from)? {
+        NameList::One(name) => vec![name],
+        NameList::Many(names) => names,
     };
     names
         .into_iter()
-        .map(json_fields::Name::parse)
+        .map(json_fields::NameOrNumber::parse)
         .collect::<Result<_, _>>()
         .map_err(serde::de::Error::custom)
 }
@@ -361,7 +361,7 @@ mod tests {
         let [ours, earlier] = [1, 2].map(|n| fanout(Id::at(DateTime::UNIX_EPOCH, [n; 8])));
 
         for (existing, known) in [(&ours, false), (&earlier, true)] {
-            let answer = Accepted::Known(Box::new(existing.clone()));
+            let answer = Acceptance::Known(Box::new(existing.clone()));
             let receipt = receipt(&ours, answer).unwrap();
             assert_eq!((receipt.id, receipt.duplicate), (existing.id, known));
         }

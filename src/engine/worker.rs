@@ -23,7 +23,7 @@ use crate::domain::coordination::DIGEST_SCAN;
 use crate::domain::name::named_enum;
 use crate::domain::schedule::TICK;
 use crate::store::Release;
-use crate::wire::run_report::{Ended, Report, Round};
+use crate::wire::run_report::{DigestReport, Ended, Round};
 use crate::wire::status::{DigestActivity, WorkerActivity};
 
 /// The background work, in single rounds or in loops.
@@ -99,7 +99,7 @@ impl Worker {
         };
         Ok(Round {
             batches,
-            emails: sender.ledger.tally.so_far(),
+            emails: sender.ledger.tally.snapshot(),
             forgotten: self.cleaner.step().await?,
             paused,
             ..Round::default()
@@ -135,7 +135,7 @@ impl Worker {
         &self,
         scanned: &mut Option<DateTime<Utc>>,
         progress: &dyn Watcher,
-    ) -> Result<Option<Report>> {
+    ) -> Result<Option<DigestReport>> {
         let now = self.context.clock.now();
         let tick = now.duration_trunc(TICK).unwrap_or(now);
         // A clock that was set back starts an earlier tick.

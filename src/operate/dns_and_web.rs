@@ -114,9 +114,9 @@ fn unanswered(error: &(dyn Error + 'static)) -> Finding {
 }
 
 /// A DNS resolver.
-pub struct Names(TokioResolver);
+pub struct DnsResolver(TokioResolver);
 
-impl Names {
+impl DnsResolver {
     /// Uses this server, or those of this machine. `timeout` limits a look-up with its retries.
     pub fn new(server: Option<SocketAddr>, timeout: Duration) -> Result<Self, String> {
         let mut builder = match server {

@@ -1,15 +1,15 @@
 //! Finds the emails that a run of digests would send, and renders some of them.
 //!
 //! It writes nothing, not even the secret that signs links: unsubscribe links in its emails lead
-//! nowhere. The scan over digests is the run's own ([`Digests::rehearse`]). Start with
+//! nowhere. The scan over digests is the run's own ([`Digests::dry_run`]). Start with
 //! [`DryRun::run`].
 
 use crate::email::Place;
-use crate::engine::digest::{Digests, Request};
+use crate::engine::digest::{DigestRequest, Digests};
 use crate::engine::{Result, Watcher};
-use crate::render::Draft;
+use crate::render::EmailDraft;
 use crate::render::dry_run_page::{DryRunEmail, DryRunEmails};
-use crate::wire::run_report::Report;
+use crate::wire::run_report::DigestReport;
 
 /// The most emails that are rendered.
 pub const MAX_RENDERED: u64 = 10_000;
@@ -31,14 +31,14 @@ impl DryRun {
     /// brands that are not configured.
     pub async fn run(
         &self,
-        request: &Request,
+        request: &DigestRequest,
         progress: &dyn Watcher,
-    ) -> Result<(Report, DryRunEmails)> {
+    ) -> Result<(DigestReport, DryRunEmails)> {
         let now = self.digests.context.clock.now();
         let at = request.at.unwrap_or(now);
-        let request = Request { at: Some(at), ..request.clone() };
+        let request = DigestRequest { at: Some(at), ..request.clone() };
         let mut found = DryRunEmails::default();
-        let mut add = |draft: Draft| {
+        let mut add = |draft: EmailDraft| {
             let compose = &self.digests.sender.compose;
             let Some(compose) = compose.of_brand(draft.user.brand.as_ref()) else {
                 return;
@@ -66,7 +66,7 @@ impl DryRun {
                 Err(_) => {}
             }
         };
-        let report = self.digests.rehearse(&request, &mut add, progress).await?;
+        let report = self.digests.dry_run(&request, &mut add, progress).await?;
         let mut sizes: Vec<usize> = found.emails.iter().map(|email| email.bytes).collect();
         sizes.sort_unstable();
         found.median = sizes.get(sizes.len() / 2).copied().unwrap_or_default();

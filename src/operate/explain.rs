@@ -24,7 +24,7 @@ use crate::wire::explanation::{BrandView, DigestView, Explanation, Fate, LocaleV
 
 mod fates;
 
-use fates::{Batches, Loaded};
+use fates::{Loaded, UserBatches};
 
 /// Explains to operators which emails a user gets.
 pub struct Explain {
@@ -80,7 +80,7 @@ impl Explain {
         let theirs = DeliveryFilter::User(user);
         let mut deliveries = store.find_deliveries(&theirs, A_PERSONS).await?;
         deliveries.retain(|row| start.is_none_or(|start| !start.is_after(row.marker)));
-        let batches = Batches::of(&self.batches, user).await?;
+        let batches = UserBatches::of(&self.batches, user).await?;
         let mut catalog = Catalog::of_emails(&self.context);
         catalog.load(batches.kept().iter()).await?;
         let of_stacks = person.stacks.iter().flat_map(|stack| stack.events());
@@ -89,9 +89,9 @@ impl Explain {
         let mut sent = HashMap::new();
         for row in &deliveries {
             let covers = match row.occasion {
-                Occasion::Digest(..) => person.hold_marker(row.marker),
+                Occasion::Digest(..) => person.has_digest_marker(row.marker),
                 Occasion::Batch(..) if !batches.deliveries.contains_key(&row.id) => false,
-                Occasion::Batch(..) => person.are_emailed_by(row.marker),
+                Occasion::Batch(..) => person.has_batch_marker(row.marker),
             };
             if covers {
                 let email = self.compose.as_sent(row, vec![record.cloned()]).await?;

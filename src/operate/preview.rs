@@ -2,7 +2,7 @@
 //! get now ([`OfPerson`]), and sends one of them to the operator ([`send_test`]).
 //!
 //! A preview writes nothing. Templates are read again for each, so it shows the latest saved
-//! version. Links that stop emails lead nowhere, as in a dry run. Start with [`Preview::sheets`].
+//! version. Links that stop emails lead nowhere, as in a dry run. Start with [`Previewer::sheets`].
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use crate::clock::{Clock, Ids, SystemClock};
 use crate::config::Config;
 use crate::domain::name::named_enum;
 use crate::domain::{Address, BatchState, BrandName, DeliveryId, Occasion, Stop, User, UserId};
-use crate::email::{Content, Message, Outcome, Permit, Place, Text};
+use crate::email::{Message, Outcome, Permit, Place, SharedContent, Text};
 use crate::engine::batches::{BatchFilter, BatchService};
 use crate::engine::delivery::Headers;
 use crate::engine::delivery::brand_identities::mailer;
-use crate::engine::digest::{Digests, Request};
+use crate::engine::digest::{DigestRequest, Digests};
 use crate::engine::{self, Silent};
 use crate::render::pages::PageUser;
-use crate::render::{self, Links, Pages, Renderer, Samples, reader};
+use crate::render::{self, EmailLinks, Pages, Renderer, Samples, reader};
 
-pub use crate::render::{Catalogs, Draft};
+pub use crate::render::{Catalogs, EmailDraft};
 
 named_enum! {
     /// The kinds of previews, in the order in which they are shown.
-    Kind("kind") {
+    PreviewKind("kind") {
         /// Digest emails.
         Digest = "digest",
         /// Batch emails.
@@ -37,21 +37,21 @@ named_enum! {
     }
 }
 
-impl Draft {
+impl EmailDraft {
     /// Returns the kind of the preview.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> PreviewKind {
         match self.occasion {
-            Occasion::Digest(..) => Kind::Digest,
-            Occasion::Batch(..) => Kind::Batch,
+            Occasion::Digest(..) => PreviewKind::Digest,
+            Occasion::Batch(..) => PreviewKind::Batch,
         }
     }
 }
 
 /// A rendered email or page.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sheet {
+pub struct PreviewSheet {
     /// The kind of the preview.
-    pub kind: Kind,
+    pub kind: PreviewKind,
     /// A short description, unique within the kind.
     pub name: String,
     /// The subject of an email.
@@ -63,7 +63,7 @@ pub struct Sheet {
 }
 
 /// Renders emails and pages with the configuration and the templates.
-pub struct Preview {
+pub struct Previewer {
     /// The configuration, as it applies to the brand.
     pub config: Config,
     /// The brand; `None` for the default.
@@ -71,7 +71,7 @@ pub struct Preview {
     /// The recipient, and what finds their emails; `None` for a fictional user.
     pub person: Option<(OfPerson, UserId)>,
     /// The kinds of emails and pages.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<PreviewKind>,
     /// The locale; `None` for each user's own.
     pub locale: Option<String>,
     /// The source of the current time.
@@ -79,24 +79,24 @@ pub struct Preview {
 }
 
 /// Explains why a user has no email or page of this kind.
-fn note(kind: Kind, user: &UserId) -> String {
+fn note(kind: PreviewKind, user: &UserId) -> String {
     match kind {
-        Kind::Digest => format!(
+        PreviewKind::Digest => format!(
             "{user} would get no digest now: nothing is pending, or they had one this period, or no \
              email may be sent (tidings explain {user})"
         ),
-        Kind::Batch => format!("no batch of {user} is open, or no email may be sent"),
-        Kind::Page => format!("there is no record of {user}"),
+        PreviewKind::Batch => format!("no batch of {user} is open, or no email may be sent"),
+        PreviewKind::Page => format!("there is no record of {user}"),
     }
 }
 
-impl Preview {
+impl Previewer {
     /// Renders the emails and pages with the latest templates. Also explains which kinds are
     /// missing. `pictures` is the base URL of the pictures of fictional objects.
     pub async fn sheets(
         &self,
         pictures: Option<&str>,
-    ) -> anyhow::Result<(Vec<Sheet>, Vec<String>)> {
+    ) -> anyhow::Result<(Vec<PreviewSheet>, Vec<String>)> {
         let (now, has) = (self.clock.now(), |kind| self.kinds.contains(&kind));
         let (mut drafts, reader) = match &self.person {
             None => (self.invented(pictures, now), Some(reader())),
@@ -106,9 +106,9 @@ impl Preview {
             }
         };
         drafts.retain(|draft| has(draft.kind()));
-        let reader = reader.filter(|_| has(Kind::Page));
+        let reader = reader.filter(|_| has(PreviewKind::Page));
         let sheets = self.render(&drafts, reader.as_ref(), now)?;
-        let is_missing = |kind: &&Kind| !sheets.iter().any(|sheet| sheet.kind == **kind);
+        let is_missing = |kind: &&PreviewKind| !sheets.iter().any(|sheet| sheet.kind == **kind);
         let missing = self.kinds.iter().filter(is_missing);
         let user = self.person.as_ref().map(|(_, user)| user);
         let notes = missing.filter_map(|kind| Some(note(*kind, user?)));
@@ -118,7 +118,7 @@ impl Preview {
 
     /// Returns emails with invented content, of the configured types. `pictures` is the base URL of
     /// pictures; without it there are none.
-    fn invented(&self, pictures: Option<&str>, now: DateTime<Utc>) -> Vec<Draft> {
+    fn invented(&self, pictures: Option<&str>, now: DateTime<Utc>) -> Vec<EmailDraft> {
         let policies = &self.config.policies;
         let samples = Samples { pictures, first: 0, now };
         let mut drafts = samples.digests(policies, self.config.digest.caps);
@@ -129,25 +129,25 @@ impl Preview {
     /// Renders these emails and the pages of this user.
     fn render(
         &self,
-        drafts: &[Draft],
+        drafts: &[EmailDraft],
         reader: Option<&User>,
         now: DateTime<Utc>,
-    ) -> Result<Vec<Sheet>, render::Error> {
+    ) -> Result<Vec<PreviewSheet>, render::Error> {
         let (site, templates) = (&self.config.site, &self.config.mail.templates);
         let renderer = Renderer::new(site.clone(), templates.clone())?;
         let in_locale = |user: &User| User {
             locale: self.locale.clone().or_else(|| user.locale.clone()),
             ..user.clone()
         };
-        let email = |draft: &Draft| self.email(&renderer, draft, &in_locale(&draft.user), now);
-        let mut sheets: Vec<Sheet> = drafts.iter().map(email).collect::<Result<_, _>>()?;
+        let email = |draft: &EmailDraft| self.email(&renderer, draft, &in_locale(&draft.user), now);
+        let mut sheets: Vec<PreviewSheet> = drafts.iter().map(email).collect::<Result<_, _>>()?;
         if let Some(reader) = reader {
             let (pages, user) = (Pages::new(site, templates.clone())?, in_locale(reader));
             let (default, policies) = (&self.config.digest.schedule, &self.config.policies);
             let of = PageUser::new(&user, default, policies);
             let pages = pages.samples(of, now)?.into_iter();
-            sheets.extend(pages.map(|(name, html)| Sheet {
-                kind: Kind::Page,
+            sheets.extend(pages.map(|(name, html)| PreviewSheet {
+                kind: PreviewKind::Page,
                 name,
                 subject: None,
                 html,
@@ -165,10 +165,10 @@ impl Preview {
     fn email(
         &self,
         renderer: &Renderer,
-        draft: &Draft,
+        draft: &EmailDraft,
         user: &User,
         now: DateTime<Utc>,
-    ) -> Result<Sheet, render::Error> {
+    ) -> Result<PreviewSheet, render::Error> {
         let place = |place: Place| Some(place.nowhere().to_owned());
         let stop = Stop::of_email(&draft.content, &draft.occasion, &self.config.policies);
         let mute = Stop::of_subject(&draft.content, &draft.occasion, &self.config.policies);
@@ -178,14 +178,14 @@ impl Preview {
             occasion: &draft.occasion,
             at: now,
             tz: user.schedule(&self.config.digest.schedule).tz,
-            links: Links {
+            links: EmailLinks {
                 preferences: place(Place::Preferences),
                 mute: mute.and_then(|_| place(Place::Mute)),
                 unsubscribe: stop.as_ref().and_then(|_| place(Place::Unsubscribe)),
             },
             stop: stop.as_ref(),
         })?;
-        Ok(Sheet {
+        Ok(PreviewSheet {
             kind: draft.kind(),
             name: draft.name.clone(),
             subject: Some(rendered.subject),
@@ -232,11 +232,15 @@ impl OfPerson {
         &self,
         user: &UserId,
         brand: Option<&BrandName>,
-    ) -> engine::Result<Vec<Draft>> {
-        let request = Request { users: Some(vec![user.clone()]), now: true, ..Request::default() };
+    ) -> engine::Result<Vec<EmailDraft>> {
+        let request = DigestRequest {
+            users: Some(vec![user.clone()]),
+            now: true,
+            ..DigestRequest::default()
+        };
         let mut drafts = Vec::new();
         let mut add = |draft| drafts.push(draft);
-        self.digests.rehearse(&request, &mut add, &Silent).await?;
+        self.digests.dry_run(&request, &mut add, &Silent).await?;
         let Some(user) = self.reader(user).await? else {
             return Ok(drafts);
         };
@@ -251,7 +255,7 @@ impl OfPerson {
         batches.dedup_by_key(|batch| batch.id);
         let compose = &self.digests.sender.compose;
         let emails = compose.prospects(batches, &user).await?;
-        drafts.extend(emails.into_iter().map(|(batch, content)| Draft {
+        drafts.extend(emails.into_iter().map(|(batch, content)| EmailDraft {
             name: format!("{} {}", batch.key, batch.id),
             user: user.clone(),
             content,
@@ -274,7 +278,7 @@ pub async fn send_test(
     config: &Config,
     brand: Option<&BrandName>,
     to: Address,
-    sheet: &Sheet,
+    sheet: &PreviewSheet,
 ) -> anyhow::Result<Outcome> {
     let mailer = mailer(config)?;
     let states = match open_store(config, Access::Read).await {
@@ -292,7 +296,7 @@ pub async fn send_test(
     let now = SystemClock.now();
     let id = Ids::random().next(now);
     let subject = sheet.subject.as_deref().unwrap_or_default();
-    let content = Content {
+    let content = SharedContent {
         subject: format!("{MARK}{subject}"),
         html: Text::from(sheet.html.as_str()),
         text: Text::from(sheet.text.as_deref().unwrap_or_default()),
@@ -303,7 +307,7 @@ pub async fn send_test(
         to_name: None,
         content: Arc::new(content),
         personal: None,
-        further: Headers::new(config, brand).of_test(sheet.kind == Kind::Digest),
+        further: Headers::new(config, brand).of_test(sheet.kind == PreviewKind::Digest),
         at: now,
     };
     let (reference, permit) = (format!("test-{id}"), Permit::always());

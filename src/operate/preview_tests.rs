@@ -5,16 +5,16 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::domain::{EventType, Policies, Policy, Route};
 
-fn preview(types: &[(&str, Policy)]) -> Preview {
+fn preview(types: &[(&str, Policy)]) -> Previewer {
     let types = types.iter().cloned();
     let policies = types.map(|(kind, policy)| (EventType::stored(kind), policy));
     let mut config = Config::standard();
     config.policies = Policies::new(policies);
-    Preview {
+    Previewer {
         config,
         brand: None,
         person: None,
-        kinds: Kind::ALL.to_vec(),
+        kinds: PreviewKind::ALL.to_vec(),
         locale: None,
         clock: Arc::new(SystemClock),
     }
@@ -28,7 +28,7 @@ fn now() -> DateTime<Utc> {
     DateTime::from_timestamp(1_398_153_600, 0).unwrap()
 }
 
-fn sheets(preview: &Preview) -> Vec<Sheet> {
+fn sheets(preview: &Previewer) -> Vec<PreviewSheet> {
     let drafts = preview.invented(Some("http://127.0.0.1:1/pictures"), now());
     let reader = reader();
     let sheets = preview.render(&drafts, Some(&reader), now());
@@ -81,15 +81,17 @@ fn sample_events_use_the_configured_types() {
     );
     for sheet in &sheets[..6] {
         let heading = match sheet.kind {
-            Kind::Digest => "Shows near you",
+            PreviewKind::Digest => "Shows near you",
             _ => "Loans",
         };
         assert!(sheet.html.contains(heading), "{}", sheet.name);
         let is_pictured = sheet.html.contains("/pictures/thing-");
-        assert!(is_pictured || sheet.kind == Kind::Batch, "{}", sheet.name);
+        assert!(is_pictured || sheet.kind == PreviewKind::Batch, "{}", sheet.name);
     }
     assert!(
-        sheets.iter().all(|sheet| !sheet.html.contains("Nobody reads") || sheet.kind == Kind::Page)
+        sheets
+            .iter()
+            .all(|sheet| !sheet.html.contains("Nobody reads") || sheet.kind == PreviewKind::Page)
     );
 }
 
@@ -126,7 +128,7 @@ fn an_email_with_only_mandatory_types_has_no_unsubscribe_link() {
 
     for sheet in &sheets {
         let ends = sheet.html.contains(Place::Unsubscribe.nowhere());
-        assert_eq!(ends, sheet.kind == Kind::Digest, "{}", sheet.name);
+        assert_eq!(ends, sheet.kind == PreviewKind::Digest, "{}", sheet.name);
     }
 }
 

@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use crate::config::Candidate;
 use crate::domain::batch::{
-    Accumulator, AccumulatorId, Batch, BatchKey, BatchPolicy, BatchState, ChosenKey, Item,
+    Accumulator, AccumulatorId, Batch, BatchItem, BatchKey, BatchPolicy, BatchState, ChosenKey,
 };
 use crate::domain::{EventType, Id, ObjectId, UserId, durations};
 use crate::engine::users::import::line::{self, Mistake};
@@ -65,7 +65,7 @@ fn replay(events: &[RecordedEvent], candidate: &Candidate, progress: &dyn Watche
     let mut replays: HashMap<AccumulatorId, Replay> = HashMap::new();
     let mut emails = Emails::default();
     for (number, event) in (1..).zip(events) {
-        let item = Item { i: id_of(number), t: event.kind.clone(), o: event.object.clone() };
+        let item = BatchItem { i: id_of(number), t: event.kind.clone(), o: event.object.clone() };
         let key = BatchKey::of(&event.kind, event.key.as_ref(), candidate.key.as_ref());
         for user in &event.users {
             let (user, key) = (user.clone(), key.clone());
@@ -100,7 +100,13 @@ impl Replay {
         Self { accumulator: Accumulator::new(id.clone()), waiting: Vec::new() }
     }
 
-    fn join(&mut self, item: &Item, at: DateTime<Utc>, policy: &BatchPolicy, emails: &mut Emails) {
+    fn join(
+        &mut self,
+        item: &BatchItem,
+        at: DateTime<Utc>,
+        policy: &BatchPolicy,
+        emails: &mut Emails,
+    ) {
         let items = std::slice::from_ref(item);
         self.accumulator.join(items, at, policy, || item.i);
         self.waiting.push((item.i, at));

@@ -8,7 +8,7 @@ use chrono::TimeDelta;
 
 use crate::context::Context;
 use crate::domain::{
-    BatchState, Day, Delivery, DeliveryState, FanoutState, Id, Occasion, Reason, Window,
+    BatchState, Day, DaySet, Delivery, DeliveryState, FanoutState, Id, Occasion, Reason,
 };
 use crate::engine::Result;
 use crate::engine::delivery::operator_actions::DeliveryService;
@@ -55,7 +55,7 @@ impl StatusService {
     /// Returns the current state.
     pub async fn now(&self) -> Result<Status> {
         let (store, now) = (&self.context.store, self.context.clock.now());
-        let window = Window::ending(Day::of(now), self.context.config.window_back);
+        let window = DaySet::ending(Day::of(now), self.context.config.window_back);
         let unknown = DeliveryFilter::State(DeliveryState::Unknown, Span::default(), None);
         let unknown = store.find_deliveries(&unknown, SHOWN).await?;
         let failed = DeliveryFilter::State(DeliveryState::Failed, Span::since(now - HEARD), None);

@@ -18,12 +18,12 @@ use crate::engine::archive::{UNFINISHED, chunks, lease_of, lines};
 use crate::engine::crash::point;
 use crate::engine::{Error, Result, Watcher};
 use crate::private;
-use crate::store::{DaySum, Export, Importing, Kind, Mark, Release, Store, Summing};
+use crate::store::{DaySum, Export, Importing, Mark, RecordKind, Release, Store, Summing};
 use crate::wire::transfer::{BadRecords, FileSum, ImportedFile, ImportedStore, Manifest};
 
 mod files;
 
-pub use files::Verified;
+pub use files::VerifiedExport;
 use files::{FORMAT, MANIFEST, failed};
 
 /// How long a day is leased while it is repaired.
@@ -193,7 +193,11 @@ impl Transfer {
     /// # Errors
     ///
     /// [`Error::Conflict`] if the store holds anything else, or another process ended the import.
-    pub async fn import(&self, export: &Verified, watcher: &dyn Watcher) -> Result<ImportedStore> {
+    pub async fn import(
+        &self,
+        export: &VerifiedExport,
+        watcher: &dyn Watcher,
+    ) -> Result<ImportedStore> {
         let records: u64 = export.files.iter().map(|(_, sum)| sum.stacks).sum();
         watcher.total(2 * records);
         let mut import = self.begin(&export.sha256).await?;
@@ -345,7 +349,7 @@ impl Transfer {
 
     async fn parts(&self) -> Result<Vec<Export>> {
         let days = self.store.days().await?.into_iter().map(Export::Day);
-        let records = Kind::ALL.map(Export::Records).into_iter();
+        let records = RecordKind::ALL.map(Export::Records).into_iter();
         Ok(records.chain(days).collect())
     }
 }

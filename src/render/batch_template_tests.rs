@@ -6,9 +6,9 @@ use super::batch_tests::{content, content_of, email, four_comments, on, render, 
 use super::template_tests::with;
 use super::tests::{at, digest, works};
 use super::*;
-use crate::domain::{BatchKey, Content, EventType, Object, UserId};
+use crate::domain::{BatchKey, EmailContent, EventType, Object, UserId};
 
-fn by(renderer: &Renderer, content: &Content) -> Rendered {
+fn by(renderer: &Renderer, content: &EmailContent) -> Rendered {
     let user = User::new(UserId::stored("ada"));
     renderer.render(&email(&user, content)).unwrap()
 }

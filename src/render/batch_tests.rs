@@ -8,11 +8,11 @@ use serde_json::json;
 
 use super::tests::{at, site, titled, whole, work};
 use super::*;
-use crate::domain::batch::Item as Kept;
+use crate::domain::batch::BatchItem as Kept;
 use crate::domain::email_content::{EventData, gather};
 use crate::domain::{
-    BatchKey, Content, Event, EventType, Id, Json, Object, ObjectId, ObjectKey, Policies, Policy,
-    Stop, UserId,
+    BatchKey, EmailContent, Event, EventType, Id, Json, Object, ObjectId, ObjectKey, Policies,
+    Policy, Stop, UserId,
 };
 
 pub(super) fn policies() -> Policies {
@@ -33,7 +33,7 @@ pub(super) fn content_of(
     key: BatchKey,
     events: Vec<(&str, Object)>,
     omitted: u64,
-) -> Option<Content> {
+) -> Option<EmailContent> {
     let last = at() + TimeDelta::minutes(55);
     let count = events.len();
     let kept: Vec<Kept> = (0..count)
@@ -50,14 +50,14 @@ pub(super) fn content_of(
     gather(&key, &kept, omitted, &policies(), applies)
 }
 
-pub(super) fn content(events: Vec<(&str, Object)>, omitted: u64) -> Content {
+pub(super) fn content(events: Vec<(&str, Object)>, omitted: u64) -> EmailContent {
     let key = BatchKey::Chosen("acme".parse().unwrap());
     content_of(key, events, omitted).unwrap()
 }
 
 static CLOSED: LazyLock<Occasion> = LazyLock::new(|| Occasion::Batch(Id::at(at(), [0; 8]), at()));
 
-pub(super) fn email<'a>(user: &'a User, content: &'a Content) -> EmailInput<'a> {
+pub(super) fn email<'a>(user: &'a User, content: &'a EmailContent) -> EmailInput<'a> {
     let stop = Stop::of_types(content.sections.iter().map(|section| &section.kind));
     EmailInput {
         user,
@@ -65,7 +65,7 @@ pub(super) fn email<'a>(user: &'a User, content: &'a Content) -> EmailInput<'a> 
         occasion: &CLOSED,
         at: at() + TimeDelta::minutes(60),
         tz: Tz::Europe__London,
-        links: Links {
+        links: EmailLinks {
             preferences: Some("https://www.example.org/u/token".into()),
             unsubscribe: Some("https://www.example.org/u/token?stop".into()),
             mute: content.thread().map(|_| "https://www.example.org/u/token?mute".into()),
@@ -74,7 +74,7 @@ pub(super) fn email<'a>(user: &'a User, content: &'a Content) -> EmailInput<'a> 
     }
 }
 
-pub(super) fn render(content: &Content) -> Rendered {
+pub(super) fn render(content: &EmailContent) -> Rendered {
     let user = User::new(UserId::stored("ada"));
     Renderer::new(site(), None).unwrap().render(&email(&user, content)).unwrap()
 }

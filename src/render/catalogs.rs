@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::built_in_templates::Error;
 use super::catalog_files::{Bundle, ENGLISH, KNOWN, OURS, bundle, own, truncated};
-use super::voice::{Filled, Medium, Voice};
+use super::voice::{Medium, MessageValue, Voice};
 use crate::domain::text_checks::language_tag;
 use crate::domain::{EventType, Phrase, Policies};
 
@@ -105,9 +105,9 @@ impl Catalogs {
         let sentence = |configured: &Phrase| {
             let phrase = voice.phrase_or(kind, 1, configured)?;
             let filled = [
-                ("who", Filled::Ready("{who}".into())),
-                ("phrase", Filled::words(&phrase)),
-                ("about", Filled::Ready("{what}".into())),
+                ("who", MessageValue::Ready("{who}".into())),
+                ("phrase", MessageValue::words(&phrase)),
+                ("about", MessageValue::Ready("{what}".into())),
             ];
             voice.say("said", &filled, Medium::Text)
         };
@@ -117,7 +117,7 @@ impl Catalogs {
 
     /// Returns the texts of the widget, by name. `{n}` in them is a place for a number.
     pub fn widget_texts(&self, locale: Option<&str>) -> BTreeMap<&'static str, String> {
-        let (voice, number) = (self.voice(locale), Filled::Ready("{n}".into()));
+        let (voice, number) = (self.voice(locale), MessageValue::Ready("{n}".into()));
         let filled = [("n", number)];
         let text = |id: &'static String| {
             let name = id.strip_prefix("widget-")?;

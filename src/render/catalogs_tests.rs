@@ -6,7 +6,7 @@ use fluent_bundle::FluentResource;
 
 use super::super::catalog_files::{BUILT_IN, Messages, REGIONAL, messages};
 use super::super::tests::{at, digest, email, site, titled, work};
-use super::super::voice::{Filled, Medium};
+use super::super::voice::{Medium, MessageValue};
 use super::super::{Renderer, sample};
 use super::*;
 use crate::domain::{EventType, Policies, Policy, User, UserId};
@@ -15,7 +15,7 @@ fn ours() -> Catalogs {
     Catalogs::load(None).unwrap()
 }
 
-fn say_in(locale: &str, id: &str, filled: &[(&str, Filled<'_>)]) -> String {
+fn say_in(locale: &str, id: &str, filled: &[(&str, MessageValue<'_>)]) -> String {
     ours().voice(Some(locale)).say(id, filled, Medium::Text).unwrap()
 }
 
@@ -102,7 +102,7 @@ fn emails_and_pages_render_in_every_catalog() {
 #[test]
 fn plurals_follow_the_language() {
     let people = |locale: &str, count: u64| {
-        let say_in = say_in(locale, "people", &[("count", Filled::Count(count))]);
+        let say_in = say_in(locale, "people", &[("count", MessageValue::Count(count))]);
         say_in.replace(['\u{a0}', '\u{202f}'], " ")
     };
     let all = |locale: &str, counts: &[u64]| -> Vec<String> {
@@ -154,7 +154,7 @@ fn plurals_of_large_numbers_depend_on_their_last_digits() {
         let catalogs = Catalogs::load(Some(folder.path())).unwrap();
         let voice = catalogs.voice(Some(locale));
         let say = |count: &u64| {
-            let count = [("count", Filled::Count(*count))];
+            let count = [("count", MessageValue::Count(*count))];
             voice.say("people", &count, Medium::Text).unwrap()
         };
         counts.iter().map(say).collect()
@@ -326,7 +326,7 @@ fn problems_of_a_catalog_are_reported_with_file_and_line() {
 fn a_value_cannot_imitate_message_syntax() {
     let voice = |tag: &str| Arc::clone(ours().voice(Some(tag)));
     let evil = "{ $site } <b>\u{e000}\u{e101}\u{e001}9\u{e002}";
-    let filled = [("news", Filled::words(evil)), ("site", Filled::words("Tate"))];
+    let filled = [("news", MessageValue::words(evil)), ("site", MessageValue::words("Tate"))];
 
     let html = voice("en").say("news-from", &filled, Medium::Html).unwrap();
 
@@ -336,7 +336,7 @@ fn a_value_cannot_imitate_message_syntax() {
 #[test]
 fn names_are_isolated_if_their_direction_may_differ() {
     let say = |tag: &str, who: &str, medium| {
-        let filled = [("label", Filled::words("X")), ("who", Filled::words(who))];
+        let filled = [("label", MessageValue::words("X")), ("who", MessageValue::words(who))];
         ours().voice(Some(tag)).say("by", &filled, medium).unwrap()
     };
 

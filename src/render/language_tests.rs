@@ -4,7 +4,7 @@ use super::batch_tests::{content, email as batch_email, said};
 use super::tests::{at, digest, email, site, titled, whole, works};
 use super::*;
 use crate::domain::email_content::Followed;
-use crate::domain::{Content, FollowKey, Object, UserId};
+use crate::domain::{EmailContent, FollowKey, Object, UserId};
 
 /// The catalogs of a folder, which name its event types.
 const OWN: [(&str, &str); 3] = [
@@ -59,7 +59,7 @@ fn a_digest_is_entirely_in_the_language_of_its_user() {
         name: name.to_owned(),
         url: url.map(str::to_owned),
     };
-    let digest = Content {
+    let digest = EmailContent {
         because: vec![
             followed("artist:7", "Eleanor Whitcombe", Some("https://a.example/7")),
             followed("مكان:3", "متحف الرمل", None),

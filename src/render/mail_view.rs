@@ -15,7 +15,7 @@ use super::sentence::{
 };
 use super::template_input::{EmailInput, data_value, followed, place_in};
 use super::voice::Voice;
-use crate::domain::email_content::{About, Group, Item, Person, Section};
+use crate::domain::email_content::{About, Author, EmailGroup, EmailItem, EmailSection};
 use crate::domain::{Cadence, Occasion, Stop};
 
 /// An object's time that is later than its event by no more than this is not shown.
@@ -33,7 +33,7 @@ pub(super) fn view_of(email: &EmailInput<'_>, voice: &Voice, shown: &[usize]) ->
     let by = content.items().map(|(_, item)| item.person());
     let by_all = by_all(by, content.more() == 0);
     let columns = all.iter().map(|section| named_by(section, by_all.is_some()));
-    let columns: Vec<Vec<(Person, u64)>> = columns.collect();
+    let columns: Vec<Vec<(Author, u64)>> = columns.collect();
     let names = names(&columns, content.total);
     let represented = columns.iter().flatten();
     let represented = represented.filter(|(name, _)| names.iter().any(|one| one.is(name)));
@@ -137,18 +137,19 @@ impl EmailInput<'_> {
     }
 
     /// Returns a section with its items in a digest, or with its groups by topic in a batch.
-    fn section(&self, voice: &Voice, section: &Section, shown: usize) -> Value {
+    fn section(&self, voice: &Voice, section: &EmailSection, shown: usize) -> Value {
         let mut left = shown;
         let shown = section.groups.iter().map(|group| {
             let items = &group.items[..group.items.len().min(left)];
             left -= items.len();
             (group, items)
         });
-        let shown: Vec<(&Group, &[Item])> = shown.filter(|(_, items)| !items.is_empty()).collect();
+        let shown: Vec<(&EmailGroup, &[EmailItem])> =
+            shown.filter(|(_, items)| !items.is_empty()).collect();
         let more = section.total - shown.iter().map(|(group, _)| group.total).sum::<u64>();
         // The first item of the email shows its image above the text.
         let opens = self.content.sections.first().map(|first| &first.kind) == Some(&section.kind);
-        let has_image = |item: &Item| image(item).is_some();
+        let has_image = |item: &EmailItem| image(item).is_some();
         let (pictured, own) = match self.occasion {
             Occasion::Digest(..) => {
                 let items = || shown.iter().flat_map(|(_, items)| *items);
@@ -186,8 +187,8 @@ impl EmailInput<'_> {
     fn group(
         &self,
         voice: &Voice,
-        section: &Section,
-        (group, items): (&Group, &[Item]),
+        section: &EmailSection,
+        (group, items): (&EmailGroup, &[EmailItem]),
         sentence: Option<SentenceView>,
     ) -> Value {
         // An item has no link if an earlier one or the heading of the group has the same.
@@ -214,7 +215,13 @@ impl EmailInput<'_> {
         }
     }
 
-    fn item(&self, voice: &Voice, section: &Section, item: &Item, link: Option<&str>) -> Value {
+    fn item(
+        &self,
+        voice: &Voice,
+        section: &EmailSection,
+        item: &EmailItem,
+        link: Option<&str>,
+    ) -> Value {
         let object = &*item.object;
         let details = item.details.as_deref();
         let text = details.and_then(|details| details.text.as_deref());
@@ -305,11 +312,11 @@ impl EmailInput<'_> {
     }
 }
 
-fn url(item: &Item) -> Option<&str> {
+fn url(item: &EmailItem) -> Option<&str> {
     item.object.url.as_deref().and_then(link)
 }
 
-fn image(item: &Item) -> Option<&str> {
+fn image(item: &EmailItem) -> Option<&str> {
     item.object.image.as_deref().and_then(link)
 }
 
@@ -320,7 +327,7 @@ pub(super) fn iso(at: DateTime<Utc>) -> String {
 
 /// Returns whether an item has no title to show: it is on the page of its group, or it has another
 /// topic and no title.
-fn is_unnamed(about: &About, item: &Item) -> bool {
+fn is_unnamed(about: &About, item: &EmailItem) -> bool {
     match about {
         About::Page(_) => true,
         About::Other(_) => item.object.title.is_none(),

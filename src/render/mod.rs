@@ -24,7 +24,7 @@ use std::path::PathBuf;
 
 use minijinja::context;
 
-use crate::domain::email_content::Section;
+use crate::domain::email_content::EmailSection;
 use crate::domain::{Occasion, Site, User};
 
 use built_in_templates::{BATCH, DIGEST, EmailTemplates};
@@ -33,10 +33,10 @@ use templates::Templates;
 pub use built_in_templates::Error;
 pub(crate) use built_in_templates::template_names;
 pub use catalogs::Catalogs;
-pub use pages::{Page, Pages};
-pub use sample::Draft;
+pub use pages::{Pages, WebPage};
+pub use sample::EmailDraft;
 pub(crate) use sample::{Samples, reader};
-pub use template_input::{EmailInput, Links};
+pub use template_input::{EmailInput, EmailLinks};
 
 /// The size limit of an HTML or text body, in bytes. Every body is shorter.
 pub const MAX_BYTES: usize = 90_000;
@@ -108,7 +108,7 @@ impl Renderer {
     pub fn render(&self, email: &EmailInput<'_>) -> Result<Rendered, Error> {
         let templates = templates_of(email);
         let sections = email.content.sections.iter().take(MAX_SECTIONS);
-        let mut shown: Vec<usize> = sections.map(Section::shown).collect();
+        let mut shown: Vec<usize> = sections.map(EmailSection::shown).collect();
         level(&mut shown, MAX_ITEMS);
         loop {
             let rendered = self.fill_in(templates, email, &shown)?;

@@ -35,7 +35,7 @@ fn policies() -> Policies {
 
 fn preferences(user: &User, saved: bool) -> String {
     let (default, policies) = (default(), policies());
-    let page = Page::Preferences(Choices {
+    let page = WebPage::Preferences(Choices {
         of: PageUser::new(user, &default, &policies),
         token: TOKEN,
         saved,
@@ -56,9 +56,9 @@ fn without_zones(html: &str) -> String {
     }
 }
 
-fn tokens() -> Tokens {
+fn tokens() -> EmailTokens {
     let [own, digest, all] = ["2own", "2digest", TOKEN].map(str::to_owned);
-    Tokens { own, digest, all }
+    EmailTokens { own, digest, all }
 }
 
 fn stop_page(
@@ -68,7 +68,7 @@ fn stop_page(
     before: Option<Option<&User>>,
 ) -> String {
     let default = default();
-    let page = Page::Stop(Stopping {
+    let page = WebPage::Stop(Stopping {
         of: PageUser::new(user, &default, policies),
         stop,
         ended: before.is_some(),
@@ -195,7 +195,7 @@ fn markup_in_names_is_escaped() {
     let odd = EventType::stored("\"><script>alert(1)</script>");
     let (route, since) = (Route::Digest, at());
     user.types.insert(odd, TypePreference::new(route, since));
-    let notice = Page::Notice(Notice::Choice("<b>, <i>&\"".to_owned()));
+    let notice = WebPage::Notice(Notice::Choice("<b>, <i>&\"".to_owned()));
 
     for html in [preferences(&user, true), pages().render(&notice, None).unwrap()] {
         for bad in ["<script", "<b>", "<i>"] {
@@ -210,7 +210,7 @@ fn an_operators_page_replaces_the_built_in_one_and_errors_are_reported() {
     std::fs::create_dir(folder.path().join("pages")).unwrap();
     let file = folder.path().join("pages/notice.html");
     let theirs = || Pages::new(&site(), Some(folder.path().to_owned()));
-    let notice = Page::Notice(Notice::Expired);
+    let notice = WebPage::Notice(Notice::Expired);
 
     std::fs::write(&file, "<h1>{{ heading }} at {{ site.name }}</h1>").unwrap();
     let html = theirs().unwrap().render(&notice, None).unwrap();
@@ -225,7 +225,7 @@ fn an_operators_page_replaces_the_built_in_one_and_errors_are_reported() {
 fn the_preferences_show_the_next_digest_in_local_time() {
     let (default, policies) = (&default(), &policies());
     let shown = |user: &User| {
-        let page = Page::Preferences(Choices {
+        let page = WebPage::Preferences(Choices {
             of: PageUser::new(user, default, policies),
             token: TOKEN,
             saved: true,
@@ -276,7 +276,7 @@ fn types_are_grouped_by_category_and_mandatory_ones_are_locked() {
     let (route, since) = (Route::Never, at());
     user.types.insert(notice, TypePreference::new(route, since));
     let (default, policies) = (default(), sorted());
-    let page = Page::Preferences(Choices {
+    let page = WebPage::Preferences(Choices {
         of: PageUser::new(&user, &default, &policies),
         token: TOKEN,
         saved: false,

@@ -13,7 +13,7 @@ use super::built_in_templates::{Error, PAGES};
 use super::catalogs::Catalogs;
 use super::sample::{FOLLOWED, reader};
 use super::templates::Templates;
-use super::voice::{Filled, Medium, Voice};
+use super::voice::{Medium, MessageValue, Voice};
 use crate::domain::mutes_and_quiet_hours::Title;
 use crate::domain::{
     Cadence, EventType, FollowKey, Mandate, Policies, Policy, Route, Schedule, Site, Stop, Subject,
@@ -22,10 +22,10 @@ use crate::domain::{
 mod view;
 
 pub use super::template_input::UNFOLLOW;
-pub use view::{Choices, PageUser, Stopping, TYPE_FIELD, Tokens, UNMUTE_FIELD};
+pub use view::{Choices, EmailTokens, PageUser, Stopping, TYPE_FIELD, UNMUTE_FIELD};
 
 /// A page and its data. Links are relative, so that the pages work below any path.
-pub enum Page<'a> {
+pub enum WebPage<'a> {
     /// Asks for confirmation of a link's effect, or confirms it. Its path ends in the token.
     Stop(Stopping<'a>),
     /// All choices. Its path is one level below the token.
@@ -64,10 +64,10 @@ impl Pages {
     /// # Errors
     ///
     /// Fails if a template fails with this page, although it rendered the samples.
-    pub fn render(&self, page: &Page<'_>, locale: Option<&str>) -> Result<String, Error> {
+    pub fn render(&self, page: &WebPage<'_>, locale: Option<&str>) -> Result<String, Error> {
         let voice = self.catalogs().voice(locale);
         let (template, view) = match page {
-            Page::Stop(stopping) => {
+            WebPage::Stop(stopping) => {
                 let template = match (stopping.stop, stopping.ended) {
                     (Stop::All, false) => "pages/unsubscribe.html",
                     (Stop::All, true) => "pages/unsubscribed.html",
@@ -78,10 +78,10 @@ impl Pages {
                 };
                 (template, view::stop(stopping, voice))
             }
-            Page::Preferences(choices) => {
+            WebPage::Preferences(choices) => {
                 ("pages/preferences.html", view::preferences(choices, voice))
             }
-            Page::Notice(notice) => ("pages/notice.html", notice.view(voice)),
+            WebPage::Notice(notice) => ("pages/notice.html", notice.view(voice)),
         };
         self.templates.render(template, voice, view)
     }
@@ -122,16 +122,16 @@ impl Pages {
     ) -> Result<Vec<(String, String)>, Error> {
         let PageUser { user, policies, .. } = of;
         let [own, digest, all] = ["preview", "preview-digest", "preview-all"].map(str::to_owned);
-        let tokens = &Tokens { own, digest, all };
+        let tokens = &EmailTokens { own, digest, all };
         let mut pages = Vec::new();
-        let mut add = |name: String, page: &Page<'_>| {
+        let mut add = |name: String, page: &WebPage<'_>| {
             pages.push((name, self.render(page, user.locale.as_deref())?));
             Ok::<_, Error>(())
         };
         for (name, saved) in [("preferences", false), ("preferences saved", true)] {
             let choices =
                 Choices { of, token: &tokens.all, saved, next: Some(now + TimeDelta::days(3)) };
-            add(name.to_owned(), &Page::Preferences(choices))?;
+            add(name.to_owned(), &WebPage::Preferences(choices))?;
         }
         let mut stops = vec![
             ("the digest", Stop::Digest),
@@ -161,12 +161,12 @@ impl Pages {
                     tokens,
                     name: matches!(stop, Stop::Follow(_)).then_some(FOLLOWED),
                 };
-                add(name, &Page::Stop(stopping))?;
+                add(name, &WebPage::Stop(stopping))?;
             }
         }
-        add("notice".to_owned(), &Page::Notice(Notice::Expired))?;
+        add("notice".to_owned(), &WebPage::Notice(Notice::Expired))?;
         let quiet = "notice about quiet hours".to_owned();
-        add(quiet, &Page::Notice(Notice::QuietHours))?;
+        add(quiet, &WebPage::Notice(Notice::QuietHours))?;
         Ok(pages)
     }
 }
@@ -213,7 +213,7 @@ impl Notice {
             Self::QuietHours => ("notice-quiet", None),
             Self::Inside => ("notice-inside", None),
         };
-        let filled = filled.map(|(name, words)| (name, Filled::words(words)));
+        let filled = filled.map(|(name, words)| (name, MessageValue::words(words)));
         let say = |id: &str| {
             let said = voice.say(id, filled.as_slice(), Medium::Text);
             said.unwrap_or_default()

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use unicode_normalization::char::is_combining_mark;
 
-use crate::domain::email_content::{Item, Person};
+use crate::domain::email_content::{Author, EmailItem};
 use crate::domain::{EventType, text_checks};
 
 /// Returns the text as one line. White space and control characters become single spaces; marks
@@ -173,7 +173,7 @@ pub(super) fn words(text: &str, max: usize) -> Option<String> {
 }
 
 /// Returns the title of an item's object, or the id if there is none.
-pub(super) fn label(item: &Item, max: usize) -> String {
+pub(super) fn label(item: &EmailItem, max: usize) -> String {
     let title = item.object.title.as_deref();
     title.and_then(|title| words(title, max)).unwrap_or_else(|| short(item.id.as_str(), max))
 }
@@ -187,7 +187,7 @@ pub(super) fn heading_of(heading: &str, kind: &EventType) -> String {
 /// Returns the name of the one person behind all events; `None` if there are several, or if some
 /// are unknown.
 pub(super) fn by_all(
-    mut all: impl Iterator<Item = Option<Person>>,
+    mut all: impl Iterator<Item = Option<Author>>,
     all_known: bool,
 ) -> Option<String> {
     let by = all.next()??;
@@ -197,9 +197,9 @@ pub(super) fn by_all(
 
 /// Returns names for a subject, taken from the sections in turn: three if there are three events,
 /// else at most two.
-pub(super) fn names(sections: &[Vec<(Person, u64)>], total: u64) -> Vec<Person> {
+pub(super) fn names(sections: &[Vec<(Author, u64)>], total: u64) -> Vec<Author> {
     const ROUNDS: usize = 12;
-    let mut names: Vec<Person> = Vec::new();
+    let mut names: Vec<Author> = Vec::new();
     let rounds = (0..ROUNDS).flat_map(|n| sections.iter().filter_map(move |names| names.get(n)));
     for (name, _) in rounds {
         if !names.iter().any(|one| one.is(name)) {

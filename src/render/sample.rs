@@ -11,28 +11,28 @@ use chrono_tz::Tz;
 use serde_json::json;
 
 use super::built_in_templates::Error;
-use super::template_input::{EmailInput, Links};
-use crate::domain::batch::{BatchKey, Item as Kept};
+use super::template_input::{EmailInput, EmailLinks};
+use crate::domain::batch::{BatchItem as Kept, BatchKey};
 use crate::domain::day_stack::EventAt;
 use crate::domain::details::Actor;
 use crate::domain::digest_content::assemble;
 use crate::domain::email_content::{Caps, EventData, Followed, gather};
 use crate::domain::mutes_and_quiet_hours::Title;
 use crate::domain::{
-    Cadence, ChosenKey, Content, Day, Details, Event, EventType, FollowKey, Id, Mutes, Object,
+    Cadence, ChosenKey, Day, Details, EmailContent, Event, EventType, FollowKey, Id, Mutes, Object,
     ObjectId, ObjectKey, Occasion, Policies, Policy, Position, Route, StackId, Stop, Subject, User,
     UserId,
 };
 
 /// An email before rendering.
 #[derive(Debug, Clone)]
-pub struct Draft {
+pub struct EmailDraft {
     /// A short description.
     pub name: String,
     /// The recipient.
     pub user: User,
     /// The content.
-    pub content: Content,
+    pub content: EmailContent,
     /// The digest or batch of the email.
     pub occasion: Occasion,
 }
@@ -95,7 +95,7 @@ fn kinds(
 
 impl Samples<'_> {
     /// Returns digests of the configured types: of one event, several and too many.
-    pub(crate) fn digests(&self, policies: &Policies, caps: Caps) -> Vec<Draft> {
+    pub(crate) fn digests(&self, policies: &Policies, caps: Caps) -> Vec<EmailDraft> {
         let sample = Policy { heading: Some("New works".into()), ..Policy::default() };
         let is_digest = |route| route == Route::Digest;
         let (kinds, policies) = kinds(policies, is_digest, ("ArtworkPublished", sample));
@@ -117,10 +117,10 @@ impl Samples<'_> {
                 at: self.at(n),
             });
             let pending: Vec<EventAt<'_>> = pending.collect();
-            Some(Draft {
+            Some(EmailDraft {
                 name: name.to_owned(),
                 user: reader(),
-                content: Content {
+                content: EmailContent {
                     because: vec![Followed {
                         key: FollowKey::stored("artist:7"),
                         name: FOLLOWED.to_owned(),
@@ -138,7 +138,7 @@ impl Samples<'_> {
 
     /// Returns batches of each type that is emailed outside the digest: of one event, several and
     /// many; and one of several types.
-    pub(crate) fn batches(&self, policies: &Policies) -> Vec<Draft> {
+    pub(crate) fn batches(&self, policies: &Policies) -> Vec<EmailDraft> {
         let sample = Policy {
             heading: Some("New comments".into()),
             phrase: "commented on".parse().ok(),
@@ -165,7 +165,7 @@ impl Samples<'_> {
             });
             let items: Vec<Kept> = items.collect();
             let data = |event: &Event| Some(self.data(event, None));
-            Some(Draft {
+            Some(EmailDraft {
                 name,
                 user: reader(),
                 content: gather(&key, &items, omitted, &policies, data)?,
@@ -219,7 +219,7 @@ pub(super) fn try_all(
     mut try_out: impl FnMut(&EmailInput<'_>) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let anonymous = User::new(UserId::stored("sample"));
-    let links = || Links {
+    let links = || EmailLinks {
         preferences: Some("https://example.org/preferences".into()),
         unsubscribe: Some("https://example.org/unsubscribe".into()),
         mute: Some("https://example.org/mute".into()),
@@ -241,7 +241,11 @@ pub(super) fn try_all(
                 links: links(),
                 stop: None,
             };
-            try_out(&EmailInput { user: &anonymous, links: Links::default(), ..email.clone() })?;
+            try_out(&EmailInput {
+                user: &anonymous,
+                links: EmailLinks::default(),
+                ..email.clone()
+            })?;
             let types = Stop::of_types(draft.content.sections.iter().map(|section| &section.kind));
             let stops = match draft.occasion {
                 Occasion::Digest(..) => vec![Stop::Digest],

@@ -9,8 +9,8 @@ use minijinja::{Value, context};
 use serde::Serialize;
 
 use super::safe_text::{NAME, SHORT, TITLE, label, link, short, words};
-use super::voice::{Filled, Medium, Voice};
-use crate::domain::email_content::{About, Group, Item, People, Person, Section};
+use super::voice::{Medium, MessageValue, Voice};
+use crate::domain::email_content::{About, Author, Authors, EmailGroup, EmailItem, EmailSection};
 use crate::domain::mutes_and_quiet_hours::Title;
 use crate::domain::{EventType, Mandate, Stop};
 
@@ -38,13 +38,13 @@ pub(super) struct SentenceView {
 impl SentenceView {
     /// Returns a sentence for all events if they are of one type, else for the first group that
     /// allows one.
-    pub(super) fn of_all(voice: &Voice, sections: &[Section], total: u64) -> Option<Self> {
+    pub(super) fn of_all(voice: &Voice, sections: &[EmailSection], total: u64) -> Option<Self> {
         let of_one = match sections {
             [section] => Self::of_section(voice, section, total),
             _ => None,
         };
         of_one.or_else(|| {
-            let groups = |section: &'_ Section| -> Option<Self> {
+            let groups = |section: &'_ EmailSection| -> Option<Self> {
                 let mut groups = section.groups.iter();
                 groups.find_map(|group| Self::of_group(voice, section, group, total))
             };
@@ -59,8 +59,8 @@ impl SentenceView {
 
     pub(super) fn of_group(
         voice: &Voice,
-        section: &Section,
-        group: &Group,
+        section: &EmailSection,
+        group: &EmailGroup,
         total: u64,
     ) -> Option<Self> {
         let url = match group.items.as_slice() {
@@ -74,7 +74,7 @@ impl SentenceView {
         })
     }
 
-    fn of_section(voice: &Voice, section: &Section, total: u64) -> Option<Self> {
+    fn of_section(voice: &Voice, section: &EmailSection, total: u64) -> Option<Self> {
         if section.abouts == 1 {
             return Self::of_group(voice, section, section.groups.first()?, total);
         }
@@ -91,13 +91,13 @@ impl SentenceView {
     /// Returns a sentence without topics; `covered` is the number of events that it covers.
     fn of(
         voice: &Voice,
-        section: &Section,
-        people: &People,
+        section: &EmailSection,
+        people: &Authors,
         covered: u64,
         total: u64,
     ) -> Option<Self> {
         let phrase = section.phrase.as_ref()?;
-        let People::Named(people) = people else {
+        let Authors::Named(people) = people else {
             return None;
         };
         let said = voice.phrase_or(&section.kind, people.len() as u64, phrase)?;
@@ -123,7 +123,7 @@ fn named(all: usize) -> usize {
 }
 
 /// Returns the topic of a group in words.
-fn about(group: &Group, max: usize) -> String {
+fn about(group: &EmailGroup, max: usize) -> String {
     match (&group.about, group.items.first()) {
         (About::Other(topic) | About::Page(topic), _) => short(&topic.title, max),
         (About::Itself, item) => item.map_or_else(String::new, |item| label(item, max)),
@@ -131,7 +131,7 @@ fn about(group: &Group, max: usize) -> String {
 }
 
 /// Returns whether the topic is the items themselves, so that they have no other title.
-pub(super) fn is_itself(group: &Group) -> bool {
+pub(super) fn is_itself(group: &EmailGroup) -> bool {
     match group.about {
         About::Page(_) | About::Itself => true,
         About::Other(_) => false,
@@ -139,7 +139,7 @@ pub(super) fn is_itself(group: &Group) -> bool {
 }
 
 /// Returns the topic of a group, and its URL.
-pub(super) fn about_view(group: &Group) -> Value {
+pub(super) fn about_view(group: &EmailGroup) -> Value {
     context! {
         about => about(group, TITLE),
         url => group.url().and_then(link),
@@ -147,18 +147,18 @@ pub(super) fn about_view(group: &Group) -> Value {
     }
 }
 
-pub(super) fn heading(voice: &Voice, section: &Section) -> String {
+pub(super) fn heading(voice: &Voice, section: &EmailSection) -> String {
     voice.heading(&section.heading, &section.kind)
 }
 
 /// Returns the noun for a number of events of one section, or `None` if the section has no noun.
-pub(super) fn things(voice: &Voice, section: &Section, total: u64) -> Option<String> {
+pub(super) fn things(voice: &Voice, section: &EmailSection, total: u64) -> Option<String> {
     let named = || Some(format!("new {}", new_things(voice, section)?));
     voice.news(&section.kind, total).or_else(named)
 }
 
 /// Returns `works` for a section with the English heading `New works`.
-fn new_things(voice: &Voice, section: &Section) -> Option<String> {
+fn new_things(voice: &Voice, section: &EmailSection) -> Option<String> {
     let heading = heading(voice, section);
     let things = heading.strip_prefix("New ").filter(|_| voice.is_english())?;
     Some(things.to_owned())
@@ -167,7 +167,7 @@ fn new_things(voice: &Voice, section: &Section) -> Option<String> {
 /// Returns the number of further events in words, with their topic; `None` if there are none.
 pub(super) fn further(
     voice: &Voice,
-    section: &Section,
+    section: &EmailSection,
     count: u64,
     about: Option<String>,
 ) -> Option<String> {
@@ -186,15 +186,15 @@ pub(super) fn further(
         (None, Some(_)) => "more-on",
         (None, None) => "more",
     };
-    let mut filled = vec![("count", Filled::Count(count))];
-    filled.extend(more.as_deref().map(|more| ("more", Filled::words(more))));
-    filled.extend(about.as_deref().map(|name| ("name", Filled::words(name))));
+    let mut filled = vec![("count", MessageValue::Count(count))];
+    filled.extend(more.as_deref().map(|more| ("more", MessageValue::words(more))));
+    filled.extend(about.as_deref().map(|name| ("name", MessageValue::words(name))));
     voice.say(id, &filled, Medium::Text)
 }
 
 /// Returns the reason why the user cannot turn an email off, if all its sections are mandatory.
-pub(super) fn mandatory(voice: &Voice, sections: &[Section]) -> Option<String> {
-    let reason = |section: &Section| {
+pub(super) fn mandatory(voice: &Voice, sections: &[EmailSection]) -> Option<String> {
+    let reason = |section: &EmailSection| {
         let configured = section.mandate.clone()?;
         // The configured reason is English, so other languages must not use it.
         let mandate = if voice.is_english() { configured } else { Mandate::default() };
@@ -207,12 +207,12 @@ pub(super) fn mandatory(voice: &Voice, sections: &[Section]) -> Option<String> {
 
 /// Returns the phrase for a number of events that share no noun.
 pub(super) fn news(voice: &Voice, total: u64) -> String {
-    let count = [("count", Filled::Count(total))];
+    let count = [("count", MessageValue::Count(total))];
     voice.say("things", &count, Medium::Text).unwrap_or_default()
 }
 
 /// Returns the person with the quoted text, or with the item's own title if it has another topic.
-pub(super) fn says(voice: &Voice, by: &str, about: &About, item: &Item) -> Option<String> {
+pub(super) fn says(voice: &Voice, by: &str, about: &About, item: &EmailItem) -> Option<String> {
     let details = item.details.as_deref();
     let text = details.and_then(|details| details.text.as_deref());
     let title = match about {
@@ -220,29 +220,29 @@ pub(super) fn says(voice: &Voice, by: &str, about: &About, item: &Item) -> Optio
         About::Page(_) | About::Itself => None,
     };
     let said = words(text.or(title)?, SHORT)?;
-    let parts = [("label", Filled::words(by)), ("text", Filled::words(&said))];
+    let parts = [("label", MessageValue::words(by)), ("text", MessageValue::words(&said))];
     voice.say("label", &parts, Medium::Text)
 }
 
 /// Returns the names that can represent a section in a subject, one for each group, with the number
 /// of its events. `by_one` is whether one person is behind all events.
-pub(super) fn named_by(section: &Section, by_one: bool) -> Vec<(Person, u64)> {
+pub(super) fn named_by(section: &EmailSection, by_one: bool) -> Vec<(Author, u64)> {
     let named = section.groups.iter().filter_map(|group| {
         // If the type has a phrase, the topic is more informative than one of many people.
         let by = group.items.first()?.person();
         let (name, events) = match by.filter(|_| section.phrase.is_none() && !by_one) {
             Some(by) => {
-                let people = group.items.iter().filter_map(Item::person);
+                let people = group.items.iter().filter_map(EmailItem::person);
                 let events = people.filter(|other| other.is(&by)).count();
                 (by, events as u64)
             }
             None => {
                 let (id, name) = (None, group.title()?.to_owned());
-                (Person { id, name }, group.total)
+                (Author { id, name }, group.total)
             }
         };
         let shown = words(&name.name, SHORT)?;
-        Some((Person { name: shown, ..name }, events))
+        Some((Author { name: shown, ..name }, events))
     });
     named.collect()
 }

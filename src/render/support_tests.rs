@@ -9,7 +9,7 @@ use super::batch_tests::{content, email as batch_email, said};
 use super::tests::{at, digest, email, site, titled, works};
 use super::*;
 use crate::domain::email_content::Followed;
-use crate::domain::{Content, UserId};
+use crate::domain::{EmailContent, UserId};
 
 /// Elements that Gmail, Outlook, Apple Mail, Yahoo, Samsung and Thunderbird support. Clients that
 /// drop `body` or `style` show the light version at full width.
@@ -84,7 +84,7 @@ fn whole() -> String {
             ],
             vec![("ArtworkPublished", "New works", works(0..1), 0)],
         ] {
-            let digest = Content { because: vec![followed.clone()], ..digest(at(), sections) };
+            let digest = EmailContent { because: vec![followed.clone()], ..digest(at(), sections) };
             all += &renderer.render(&email(&user, &digest)).unwrap().html;
         }
         let comments = ["Are the travel costs in here?", "They are."];

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 
 use super::safe_text::{NAME, link, words};
 use crate::domain::object::json_text;
-use crate::domain::{Content, Json, Occasion, Stop, User};
+use crate::domain::{EmailContent, Json, Occasion, Stop, User};
 
 /// An email to be rendered.
 #[derive(Debug, Clone)]
@@ -22,7 +22,7 @@ pub struct EmailInput<'a> {
     /// The recipient. Templates see the id, name and locale.
     pub user: &'a User,
     /// The included events.
-    pub content: &'a Content,
+    pub content: &'a EmailContent,
     /// The digest or batch. Templates see no cadence if it is `never`.
     pub occasion: &'a Occasion,
     /// The time of the email. Times on its day omit the date, and dates in its year omit the year.
@@ -30,14 +30,14 @@ pub struct EmailInput<'a> {
     /// The time zone of its dates and times.
     pub tz: Tz,
     /// The recipient's own links, or placeholders for them.
-    pub links: Links,
+    pub links: EmailLinks,
     /// The effect of the unsubscribe link. `None` means all email.
     pub stop: Option<&'a Stop>,
 }
 
 /// Links to reduce or stop emails. Templates show those that are set.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Links {
+pub struct EmailLinks {
     /// The preference page.
     pub preferences: Option<String>,
     /// The page that unsubscribes from emails like this one, after a confirmation.

@@ -21,7 +21,7 @@ use super::catalogs::Catalogs;
 use super::inline;
 use super::safe_text::{clamp, escape_into, wrap};
 use super::site::SiteView;
-use super::voice::{Filled, Medium, Voice, plain};
+use super::voice::{Medium, MessageValue, Voice, plain};
 use crate::domain::Site;
 
 /// The most steps of a template. The longest built-in email takes a tenth of them.
@@ -305,7 +305,7 @@ fn given(said: String, medium: Medium) -> Value {
 
 fn say(voice: &Voice, state: &State, id: &str, filled: &Kwargs) -> Result<Value, minijinja::Error> {
     let medium = medium(state);
-    let filled: Vec<(&str, Filled<'_>)> = filled
+    let filled: Vec<(&str, MessageValue<'_>)> = filled
         .args()
         .map(|name| Ok((name, filled_in(filled.get(name)?, medium)?)))
         .collect::<Result<_, minijinja::Error>>()?;
@@ -316,17 +316,17 @@ fn say(voice: &Voice, state: &State, id: &str, filled: &Kwargs) -> Result<Value,
     Ok(given(said, medium))
 }
 
-fn filled_in(value: Value, medium: Medium) -> Result<Filled<'static>, minijinja::Error> {
+fn filled_in(value: Value, medium: Medium) -> Result<MessageValue<'static>, minijinja::Error> {
     if value.is_undefined() || value.is_none() {
         let why = "a value to fill in is missing";
         return Err(minijinja::Error::new(ErrorKind::UndefinedError, why));
     }
     if value.is_number() {
-        return u64::try_from(value).map(Filled::Count);
+        return u64::try_from(value).map(MessageValue::Count);
     }
     let words = value.to_string().into();
     Ok(match value.is_safe() && medium == Medium::Html {
-        true => Filled::Ready(words),
-        false => Filled::Words(words),
+        true => MessageValue::Ready(words),
+        false => MessageValue::Words(words),
     })
 }

@@ -6,8 +6,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use chrono_tz::Tz;
 
 use super::*;
-use crate::domain::email_content::{About, Group, Item, People};
-use crate::domain::{Cadence, Content, EventType, Object, ObjectId, ObjectKey, Stop, UserId};
+use crate::domain::email_content::{About, Authors, EmailGroup, EmailItem};
+use crate::domain::{Cadence, EmailContent, EventType, Object, ObjectId, ObjectKey, Stop, UserId};
 
 pub(super) fn site() -> Site {
     Site {
@@ -39,14 +39,14 @@ fn of_cadence(cadence: Cadence) -> Occasion {
 
 static WEEKLY: LazyLock<Occasion> = LazyLock::new(|| of_cadence(Cadence::Weekly));
 
-pub(super) fn email<'a>(user: &'a User, content: &'a Content) -> EmailInput<'a> {
+pub(super) fn email<'a>(user: &'a User, content: &'a EmailContent) -> EmailInput<'a> {
     EmailInput {
         user,
         content,
         occasion: &WEEKLY,
         at: at(),
         tz: Tz::UTC,
-        links: Links {
+        links: EmailLinks {
             preferences: Some("https://www.example.org/u/token".into()),
             unsubscribe: Some("https://www.example.org/u/token?stop".into()),
             mute: None,
@@ -60,19 +60,19 @@ pub(super) fn email<'a>(user: &'a User, content: &'a Content) -> EmailInput<'a> 
 pub(super) fn digest<'a>(
     at: DateTime<Utc>,
     sections: impl IntoIterator<Item = (&'a str, &'a str, Vec<Object>, usize)>,
-) -> Content {
-    let no_one = People::Named(Vec::new());
+) -> EmailContent {
+    let no_one = Authors::Named(Vec::new());
     let group = |(index, object): (usize, Object)| {
         let id = object.key.parts().map_or(object.key.as_str(), |(_, id)| id);
-        let item = Item {
+        let item = EmailItem {
             id: ObjectId::stored(id),
             at: at - TimeDelta::hours(9 * (index % 16) as i64 + 8),
             object: Arc::new(object),
             details: None,
         };
-        Group { about: About::Itself, people: no_one.clone(), items: vec![item], total: 1 }
+        EmailGroup { about: About::Itself, people: no_one.clone(), items: vec![item], total: 1 }
     };
-    let section = |(kind, heading, objects, more): (&str, &str, Vec<Object>, usize)| Section {
+    let section = |(kind, heading, objects, more): (&str, &str, Vec<Object>, usize)| EmailSection {
         kind: EventType::stored(kind),
         heading: heading.to_owned(),
         phrase: None,
@@ -83,9 +83,9 @@ pub(super) fn digest<'a>(
         omitted: 0,
         groups: objects.into_iter().enumerate().map(group).collect(),
     };
-    let sections: Vec<Section> = sections.into_iter().map(section).collect();
-    let times = || sections.iter().flat_map(Section::items).map(|item| item.at);
-    Content {
+    let sections: Vec<EmailSection> = sections.into_iter().map(section).collect();
+    let times = || sections.iter().flat_map(EmailSection::items).map(|item| item.at);
+    EmailContent {
         total: sections.iter().map(|section| section.total).sum(),
         omitted: 0,
         oldest: times().min().unwrap_or(at),
@@ -95,7 +95,7 @@ pub(super) fn digest<'a>(
     }
 }
 
-fn render(digest: &Content) -> Rendered {
+fn render(digest: &EmailContent) -> Rendered {
     let user = User::new(UserId::stored("ada"));
     renderer().render(&email(&user, digest)).unwrap()
 }
@@ -180,7 +180,7 @@ fn missing_site_details_and_links_are_omitted() {
     let digest = digest(at(), [("ArtworkPublished", "New works", vec![titled("Ruins")], 30)]);
     let email = EmailInput {
         occasion: &of_cadence(Cadence::Never),
-        links: Links::default(),
+        links: EmailLinks::default(),
         ..email(&user, &digest)
     };
 

@@ -25,7 +25,7 @@ const END: char = '\u{2069}';
 
 /// A value to insert into a message.
 #[derive(Debug, Clone)]
-pub(super) enum Filled<'a> {
+pub(super) enum MessageValue<'a> {
     /// A number. It selects the plural form.
     Count(u64),
     /// Untrusted text, to be escaped and isolated.
@@ -34,7 +34,7 @@ pub(super) enum Filled<'a> {
     Ready(Cow<'a, str>),
 }
 
-impl<'a> Filled<'a> {
+impl<'a> MessageValue<'a> {
     pub(super) fn words(words: &'a str) -> Self {
         Self::Words(Cow::Borrowed(words))
     }
@@ -112,7 +112,7 @@ impl Voice {
     pub(super) fn say(
         &self,
         id: &str,
-        filled: &[(&str, Filled<'_>)],
+        filled: &[(&str, MessageValue<'_>)],
         medium: Medium,
     ) -> Option<String> {
         self.say_by(&self.bundles, id, filled, medium)
@@ -122,7 +122,7 @@ impl Voice {
         &self,
         bundles: &[Arc<Bundle>],
         id: &str,
-        filled: &[(&str, Filled<'_>)],
+        filled: &[(&str, MessageValue<'_>)],
         medium: Medium,
     ) -> Option<String> {
         let (id, attribute) = match id.split_once('.') {
@@ -143,7 +143,7 @@ impl Voice {
     }
 
     /// Replaces the placeholders and groups the digits of numbers.
-    fn fill(&self, said: &str, filled: &[(&str, Filled<'_>)], medium: Medium) -> String {
+    fn fill(&self, said: &str, filled: &[(&str, MessageValue<'_>)], medium: Medium) -> String {
         let mut out = String::with_capacity(said.len() + 32);
         let mut rest = said;
         while let Some(at) = rest.find([WORDS, NUMBER.0]) {
@@ -153,9 +153,9 @@ impl Voice {
                 let which = chars.next().map_or(0, u32::from);
                 let which = which.checked_sub(FIRST).map(|n| n as usize);
                 match which.and_then(|n| filled.get(n)) {
-                    Some((_, Filled::Words(words))) => self.isolate(words, medium, &mut out),
-                    Some((_, Filled::Ready(ready))) => out.push_str(ready),
-                    Some((_, Filled::Count(_))) | None => {}
+                    Some((_, MessageValue::Words(words))) => self.isolate(words, medium, &mut out),
+                    Some((_, MessageValue::Ready(ready))) => out.push_str(ready),
+                    Some((_, MessageValue::Count(_))) | None => {}
                 }
                 rest = chars.as_str();
             } else {
@@ -264,8 +264,8 @@ impl Voice {
     fn day_and_time(&self, at: DateTime<Utc>, now: DateTime<Utc>, tz: Tz) -> String {
         let (day, time) = (self.day(at, now, tz), self.time(at, tz));
         let parts = [
-            ("date", Filled::Ready(day.as_str().into())),
-            ("time", Filled::Ready(time.as_str().into())),
+            ("date", MessageValue::Ready(day.as_str().into())),
+            ("time", MessageValue::Ready(time.as_str().into())),
         ];
         let said = self.say("date-time", &parts, Medium::Text);
         said.unwrap_or_else(|| format!("{day}, {time}"))
@@ -282,7 +282,7 @@ impl Voice {
     /// Uses only bundles in the locale's own language, because these words become parts of its
     /// sentences.
     fn of_type(&self, kind: &EventType, what: &str, count: Option<(&str, u64)>) -> Option<String> {
-        let count = count.map(|(name, count)| (name, Filled::Count(count)));
+        let count = count.map(|(name, count)| (name, MessageValue::Count(count)));
         let (own, id) = (&self.bundles[..self.own], message_of(kind, what));
         let said = self.say_by(own, &id, count.as_slice(), Medium::Text)?;
         words(&said, NAME)
@@ -360,12 +360,12 @@ fn message_of(kind: &EventType, what: &str) -> String {
 }
 
 /// Returns the Fluent arguments. Text values are passed as placeholders, which `fill` replaces.
-fn args<'a>(bundle: &Bundle, filled: &[(&'a str, Filled<'_>)]) -> FluentArgs<'a> {
+fn args<'a>(bundle: &Bundle, filled: &[(&'a str, MessageValue<'_>)]) -> FluentArgs<'a> {
     let mut args = FluentArgs::with_capacity(filled.len());
     for (n, (name, value)) in (FIRST..).zip(filled) {
         match value {
-            Filled::Count(count) => args.set(*name, counted(bundle, *count)),
-            Filled::Words(_) | Filled::Ready(_) => {
+            MessageValue::Count(count) => args.set(*name, counted(bundle, *count)),
+            MessageValue::Words(_) | MessageValue::Ready(_) => {
                 let which = char::from_u32(n).unwrap_or_default();
                 args.set(*name, format!("{WORDS}{which}"));
             }

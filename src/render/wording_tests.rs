@@ -8,18 +8,18 @@ use super::batch_tests::{content, email as batch_email, four_comments, on, rende
 use super::tests::{at, digest, email, site, titled, work, works};
 use super::*;
 use crate::domain::email_content::Followed;
-use crate::domain::{Content, FollowKey, Mandate, Object, UserId};
+use crate::domain::{EmailContent, FollowKey, Mandate, Object, UserId};
 
 fn reader(locale: &str) -> User {
     User { locale: Some(locale.into()), ..User::new(UserId::stored("ada")) }
 }
 
-fn in_locale(locale: &str, content: &Content) -> Rendered {
+fn in_locale(locale: &str, content: &EmailContent) -> Rendered {
     let renderer = Renderer::new(site(), None).unwrap();
     renderer.render(&batch_email(&reader(locale), content)).unwrap()
 }
 
-fn batches() -> Vec<Content> {
+fn batches() -> Vec<EmailContent> {
     let several = vec![on("Ada", "Budget"), on("Ben", "Roadmap"), ("Work", work(0))];
     vec![
         content(four_comments(), 0),
@@ -123,7 +123,7 @@ fn the_reason_for_a_digest_is_one_sentence() {
             name: (*name).to_owned(),
             url: None,
         });
-        let digest = Content {
+        let digest = EmailContent {
             because: followed.collect(),
             ..digest(at(), [("Work", "New works", works(0..3), 0)])
         };

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use super::entry::{read_entry, with_coverage};
 use super::extjson::to_line;
 use super::types::{Error, Result};
-use crate::domain::{Day, Entry, Event, Marker, Stack, StackId};
+use crate::domain::{Day, DigestMarker, Entry, Event, Stack, StackId};
 
 /// A document of a day on one line, byte-exact: canonical MongoDB Extended JSON v2, or a
 /// store-specific form if that is not exact.
@@ -161,7 +161,7 @@ fn entries_to_append(
     let is_at = |from: usize| {
         let pairs = exported.iter().zip(&ours).zip(&stored[from..]);
         let mut pairs = pairs.map(|((exported, entry), stored)| match entry {
-            Entry::Marker(Marker { n: Some(n), .. }) if from > 0 => {
+            Entry::Marker(DigestMarker { n: Some(n), .. }) if from > 0 => {
                 covering(exported, *n as usize + from).as_ref() == Some(stored)
             }
             _ => exported == stored,
@@ -174,8 +174,8 @@ fn entries_to_append(
     }
     let before = Stack::new(StackId::of(day), stored.iter().map(entry_of).collect());
     let is_stored = |index: usize| match &ours[index] {
-        Entry::Marker(Marker { id: None, .. }) | Entry::Event(Event { i: None, .. }) => false,
-        Entry::Marker(Marker { id, .. }) => before.markers().any(|marker| marker.id == *id),
+        Entry::Marker(DigestMarker { id: None, .. }) | Entry::Event(Event { i: None, .. }) => false,
+        Entry::Marker(DigestMarker { id, .. }) => before.markers().any(|marker| marker.id == *id),
         Entry::Event(_) | Entry::Mailed(_) | Entry::Other => stored.contains(&exported[index]),
     };
     let has_pending = !is_expired && before.has_uncovered();
@@ -184,7 +184,7 @@ fn entries_to_append(
     for (index, entry) in ours.iter().enumerate() {
         let mut is_left_out = is_stored(index);
         let mut element = exported[index].clone();
-        if let Entry::Marker(Marker { n, .. }) = entry {
+        if let Entry::Marker(DigestMarker { n, .. }) = entry {
             let covers = n.map_or(index, |n| (n as usize).min(index));
             // The stored part may have a marker of the same email. This one is still needed if it
             // covers appended entries.

@@ -10,7 +10,8 @@ use bson::spec::ElementType;
 use bson::{Bson, Document, RawBson, oid, rawdoc};
 
 use crate::domain::{
-    Defect, Entry, Event, EventType, Form, Id, Mailed, Marker, ObjectId, Stack, StackId, UserId,
+    BatchMarker, Defect, DigestMarker, Entry, Event, EventType, Id, IdForm, ObjectId, Stack,
+    StackId, UserId,
 };
 use crate::store::NewMarker;
 
@@ -60,10 +61,10 @@ pub(super) fn read_entry(document: &RawDocument) -> Result<Entry> {
         }
     }
     Ok(match (flushed, t, o) {
-        (Some(id), ..) => Entry::Marker(Marker { id, n }),
+        (Some(id), ..) => Entry::Marker(DigestMarker { id, n }),
         (None, Some(t), Some(o)) => Entry::Event(Event { t, o, i }),
         _ => match (mailed, fanouts) {
-            (Some(id), Some(fanouts)) => Entry::Mailed(Mailed { id, fanouts }),
+            (Some(id), Some(fanouts)) => Entry::Mailed(BatchMarker { id, fanouts }),
             _ => Entry::Other,
         },
     })
@@ -105,7 +106,7 @@ pub(super) fn flushed_document(id: Id, n: u32) -> RawDocumentBuf {
 }
 
 /// Returns `{mailed, i}`.
-pub(super) fn mailed_document(mailed: &Mailed) -> RawDocumentBuf {
+pub(super) fn mailed_document(mailed: &BatchMarker) -> RawDocumentBuf {
     let fanouts = mailed.fanouts.iter().map(|id| object_id(*id));
     rawdoc! {"mailed": object_id(mailed.id), "i": RawArrayBuf::from_iter(fanouts)}
 }
@@ -123,7 +124,7 @@ pub(super) fn new_entries(marker: &NewMarker) -> Vec<NewEntry<'_>> {
     match marker {
         NewMarker::Flushed(user, marker, watermarks) => {
             // A user who cannot have such an id has no such stack.
-            let has = |stack: StackId| stack.form == Form::Text || user.legacy().is_some();
+            let has = |stack: StackId| stack.form == IdForm::Text || user.legacy().is_some();
             let existing = watermarks.iter().filter(|(stack, _)| has(*stack));
             let flushed = |n: u32| flushed_document(*marker, n);
             existing.map(|(stack, n)| entry(user, *stack, flushed(*n))).collect()
@@ -154,7 +155,7 @@ const EVENT_BYTES: usize = 70;
 pub(super) struct StackDocument<'a> {
     pub user: UserId,
     /// The spelling of the `_id`.
-    pub form: Form,
+    pub form: IdForm,
     document: &'a RawDocument,
 }
 
@@ -163,8 +164,8 @@ impl<'a> StackDocument<'a> {
     pub(super) fn read(document: &'a [u8]) -> Result<Option<Self>> {
         let document = RawDocument::from_bytes(document)?;
         let (user, form) = match document.get("_id")? {
-            Some(RawBsonRef::String(text)) => (UserId::stored(text), Form::Text),
-            Some(RawBsonRef::ObjectId(id)) => (UserId::stored(id.to_hex()), Form::ObjectId),
+            Some(RawBsonRef::String(text)) => (UserId::stored(text), IdForm::Text),
+            Some(RawBsonRef::ObjectId(id)) => (UserId::stored(id.to_hex()), IdForm::ObjectId),
             _ => return Ok(None),
         };
         Ok(Some(Self { user, form, document }))

@@ -22,7 +22,7 @@ fn event(t: &str, o: &str, i: Option<Id>) -> Entry {
 }
 
 fn marker(id: Option<Id>, n: Option<u32>) -> Entry {
-    Entry::Marker(Marker { id, n })
+    Entry::Marker(DigestMarker { id, n })
 }
 
 const ID: Id = Id::from_bytes([0x53, 0x34, 0x64, 0x7b, 0x13, 0x9b, 0x21, 0x65, 0x16, 0, 0, 0xd8]);
@@ -59,7 +59,7 @@ fn a_stack_of_an_older_writer_is_readable() {
 #[test]
 fn the_count_of_a_marker_may_have_any_numeric_type() {
     let n = |n: Bson| match read(&doc! {"_id": "a", "events": [{"flushed": oid(), "n": n}]}).1[..] {
-        [Entry::Marker(Marker { n, .. })] => n,
+        [Entry::Marker(DigestMarker { n, .. })] => n,
         _ => panic!("no marker"),
     };
     for three in [Bson::Int32(3), Bson::Int64(3), Bson::Double(3.9)] {
@@ -209,7 +209,7 @@ proptest::proptest! {
 fn entries_are_written_with_their_fields_in_order() {
     let (id, n) = (Id::from_bytes([7; 12]), Oid::from_bytes([7; 12]));
     let event = |i| Event { t: EventType::stored("NearbyShow"), o: ObjectId::stored("0"), i };
-    let mailed = Mailed { id, fanouts: vec![id] };
+    let mailed = BatchMarker { id, fanouts: vec![id] };
     for (written, expected) in [
         (event_document(&event(Some(id))), doc! {"t": "NearbyShow", "o": "0", "i": n}),
         (event_document(&event(None)), doc! {"t": "NearbyShow", "o": "0"}),

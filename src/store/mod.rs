@@ -17,14 +17,14 @@ mod transfer_mark;
 mod types;
 
 pub use day_lines::{DaySum, Meeting, RawStack, Summing};
-pub use record_lines::{AnyRecord, Export, Kind, Page};
+pub use record_lines::{AnyRecord, Export, RecordKind, RecordPage};
 pub use traits::{
     Batches, ChangeNotices, Days, Deliveries, Diagnostics, Directory, Feedbacks, Intercept,
     Journal, Notes, Objects, Stacks, Store, Suppressions,
 };
 pub use transfer_mark::{Importing, Mark};
 pub use types::{
-    Accepted, AccumulatorFilter, AddressState, AtMost, BadFanout, BatchFilter, Claim, Claimed,
+    Acceptance, AccumulatorFilter, AddressState, AtMost, BadFanout, BatchFilter, Claim, Claimed,
     Condition, Counted, DeliveryFilter, Engine, Error, FeedParts, FollowChange, Forgettable,
     NewMarker, NoteFilter, Outstanding, PendingFanouts, PeopleFilter, Pile, Pushed, Pushes,
     Release, Result, Schema, Span, Topology, UserField,

@@ -27,9 +27,9 @@ macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident $name:literal: $value:ident as $record:ident,)*) => {
         /// A kind of record: one collection or table, and one file of an export.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum Kind { $($(#[$doc])* $kind,)* }
+        pub enum RecordKind { $($(#[$doc])* $kind,)* }
 
-        impl Kind {
+        impl RecordKind {
             /// All kinds, in the order of an export.
             pub const ALL: [Self; 13] = [$(Self::$kind,)*];
 
@@ -52,8 +52,8 @@ macro_rules! kinds {
 
         impl AnyRecord {
             /// Reads a record of this kind.
-            pub(super) fn read_from(kind: Kind, source: impl RecordSource) -> Result<Self> {
-                match kind { $(Kind::$kind => Ok(source.read::<$record>()?.into()),)* }
+            pub(super) fn read_from(kind: RecordKind, source: impl RecordSource) -> Result<Self> {
+                match kind { $(RecordKind::$kind => Ok(source.read::<$record>()?.into()),)* }
             }
         }
     };
@@ -113,7 +113,7 @@ impl AnyRecord {
     /// # Errors
     ///
     /// Names the field that cannot be read.
-    pub fn read(kind: Kind, line: &str) -> Result<Self> {
+    pub fn read(kind: RecordKind, line: &str) -> Result<Self> {
         Self::read_from(kind, line)
     }
 }
@@ -156,19 +156,19 @@ pub enum Export {
     /// The documents of a day.
     Day(Day),
     /// The records of a kind.
-    Records(Kind),
+    Records(RecordKind),
 }
 
 /// Some records of one kind, or documents of a day.
 #[derive(Debug, Clone, Default)]
-pub struct Page {
+pub struct RecordPage {
     /// One line for each readable record, in the order of their ids.
     pub lines: Vec<String>,
     /// The unreadable records, each with its id and the reason.
     pub bad: Vec<String>,
 }
 
-impl Page {
+impl RecordPage {
     /// Returns the page if all its records were readable.
     ///
     /// # Errors

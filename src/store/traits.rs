@@ -14,16 +14,16 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 
 use super::day_lines::{DaySum, Meeting, RawStack};
-use super::record_lines::{Export, Kind, Page};
+use super::record_lines::{Export, RecordKind, RecordPage};
 use super::types::Result;
 use super::types::*;
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition};
 use crate::domain::delivery::{Corrected, Correction, Transition};
 use crate::domain::feedback::{Feedback, ReportCounts, Suppression};
 use crate::domain::{
-    Address, BadStack, Batch, BatchState, ChangeNotice, Day, Delivery, DeliveryId, Details, Event,
-    Fanout, FollowKey, Id, Inbox, Lease, Object, ObjectKey, PersonStacks, Progress, Retraction,
-    User, UserId, Window,
+    Address, BadStack, Batch, BatchState, ChangeNotice, Day, DaySet, Delivery, DeliveryId, Details,
+    Event, FanOutProgress, Fanout, FollowKey, Id, Inbox, Lease, Object, ObjectKey, Retraction,
+    User, UserId, UserStacks,
 };
 
 /// A store that passes each call on to another one, and sees its outcome. A `verb` is the name of a
@@ -47,10 +47,10 @@ pub trait Intercept: Send + Sync {
     ) -> BoxStream<'a, Result<T>>;
 
     /// Sees the outcomes of accepting these fan-outs.
-    fn accepted(&self, _: &[Fanout], _: &[Accepted]) {}
+    fn accepted(&self, _: &[Fanout], _: &[Acceptance]) {}
 
     /// Sees which progress was saved.
-    fn saved(&self, _: &[(Id, Progress)], _: &[bool]) {}
+    fn saved(&self, _: &[(Id, FanOutProgress)], _: &[bool]) {}
 
     /// Sees which rows were opened.
     fn opened(&self, _: &[Delivery], _: &[bool]) {}
@@ -154,7 +154,7 @@ contract! {
 
         /// Returns the stacks of these users in the window, in the order of the request. A user
         /// without stacks has an empty list.
-        fn windows(window: Window, users: &[UserId]) -> Vec<PersonStacks>;
+        fn windows(window: DaySet, users: &[UserId]) -> Vec<UserStacks>;
 
         /// Appends each marker once to the stacks that exist, regardless of the cap. Returns the
         /// stacks that could not take one.
@@ -166,7 +166,7 @@ contract! {
         /// Starts after the user `after`, if given. All of a user's documents come in one item,
         /// whether their `_id` is text or an ObjectId. Users without entries may be omitted. Memory
         /// is bounded by the chunk.
-        fn scan(window: Window, after: Option<UserId>, chunk: usize) -> Vec<PersonStacks>;
+        fn scan(window: DaySet, after: Option<UserId>, chunk: usize) -> Vec<UserStacks>;
     }
 
     /// Whole days, exports and imports of all records, and the removal of old ones.
@@ -197,7 +197,7 @@ contract! {
 
         /// Writes records of a kind. They replace those with the same ids; this may be repeated.
         /// Durable.
-        fn import_records(kind: Kind, lines: &[String]) -> ();
+        fn import_records(kind: RecordKind, lines: &[String]) -> ();
 
         /// Removes records from before this moment, the oldest first, at most `limit`. Returns how
         /// many were removed.
@@ -206,7 +206,7 @@ contract! {
         /// Streams all documents of a day, byte-exact, ordered by `_id`, text before ObjectIds; or
         /// all records of a kind, in the order of their ids, without the notes about the store
         /// itself. A page has at most 1,000 lines or about 16 MB.
-        fn export(which: Export) -> Page
+        fn export(which: Export) -> RecordPage
             as match which {
                 Export::Day(_) => "export_day",
                 Export::Records(_) => "export",
@@ -303,7 +303,7 @@ contract! {
         /// A fan-out is stored together with all users that it names, or not at all. The cost does
         /// not depend on the size of the audience, except for writing these users. If two events of
         /// one call share a key, the first is new and the second known.
-        fn accept(fanouts: &[Fanout]) -> Vec<Accepted> => accepted(fanouts);
+        fn accept(fanouts: &[Fanout]) -> Vec<Acceptance> => accepted(fanouts);
 
         /// Leases pending fan-outs that have no lease, or whose lease has expired by `now`: the
         /// oldest first, up to `most`. They get this lease.
@@ -314,7 +314,7 @@ contract! {
         /// Saves progress of the fan-outs that the owner of the lease still holds, and extends
         /// their leases. Returns which were saved, in the order of the request. Releases fan-outs
         /// that are done.
-        fn save_fanouts(lease: &Lease, progress: &[(Id, Progress)]) -> Vec<bool> => saved(progress);
+        fn save_fanouts(lease: &Lease, progress: &[(Id, FanOutProgress)]) -> Vec<bool> => saved(progress);
 
         /// Returns the fan-out with this id, if it exists.
         fn fanout(id: Id) -> Option<Fanout>;
@@ -540,7 +540,7 @@ contract! {
 impl dyn Store + '_ {
     /// Reads all parts of these users' feeds at once, in the order of the users, who are all
     /// different.
-    pub async fn feeds(&self, window: Window, users: &[UserId]) -> Result<Vec<FeedParts>> {
+    pub async fn feeds(&self, window: DaySet, users: &[UserId]) -> Result<Vec<FeedParts>> {
         let stacks = self.windows(window, users);
         let (people, inboxes, records) =
             futures::try_join!(stacks, self.inboxes(users), self.users(users))?;

@@ -11,9 +11,9 @@ use crate::domain::batch::AccumulatorId;
 use crate::domain::feedback::Suppression;
 use crate::domain::messages::error_chain;
 use crate::domain::{
-    Address, Batch, BatchKey, BatchState, Day, Defect, DeliveryState, DueChoices, Event, EventType,
-    Fanout, FanoutState, FollowKey, Id, Inbox, Mailed, ObjectId, PersonStacks, Point, Reason,
-    ReportKind, Tag, User, UserId, Watermarks,
+    Address, Batch, BatchKey, BatchMarker, BatchState, Day, Defect, DeliveryState, DueChoices,
+    Event, EventType, Fanout, FanoutState, FollowKey, Id, Inbox, ObjectId, Point, Reason,
+    ReportKind, Tag, User, UserId, UserStacks, Watermarks,
 };
 
 /// The result of a store method.
@@ -116,7 +116,7 @@ pub enum NewMarker {
     /// A marker `{mailed, i}` for a user's events of one day that were emailed in a batch. It goes
     /// to the stack with the text `_id`, which tidings itself writes. A stored marker is not
     /// written again.
-    Mailed(UserId, Day, Mailed),
+    Mailed(UserId, Day, BatchMarker),
 }
 
 /// A change of follows.
@@ -145,7 +145,7 @@ pub enum PeopleFilter<'a> {
 
 /// The outcome of accepting an event.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Accepted {
+pub enum Acceptance {
     /// It was added to the journal.
     New,
     /// Its key already exists: this is the stored fan-out.
@@ -193,7 +193,7 @@ pub struct BadFanout {
 #[derive(Debug, Clone, PartialEq)]
 pub struct FeedParts {
     /// Stacks in the window, possibly none.
-    pub person: PersonStacks,
+    pub person: UserStacks,
     /// Inbox, as [`Directory::inboxes`](super::Directory::inboxes) returns it.
     pub inbox: Option<Inbox>,
     /// User, as [`Directory::users`](super::Directory::users) returns it.

@@ -5,7 +5,7 @@
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use crate::domain::batch::Item;
+use crate::domain::batch::BatchItem;
 use crate::domain::{
     Batch, BatchState, Delivery, DeliveryId, DeliveryState, Event, EventType, Id, ObjectId, UserId,
 };
@@ -86,7 +86,7 @@ impl BatchView {
         title: impl Fn(&Event) -> Option<String>,
     ) -> Self {
         let (count, more) = (batch.contents.count, batch.contents.more());
-        let item = |item: Item| {
+        let item = |item: BatchItem| {
             let at = item.i.time();
             let event = Event::from(item);
             ItemView { title: title(&event), kind: event.t, object: event.o, at }

@@ -79,7 +79,7 @@ pub(crate) struct Listed {
 
 /// Everything known about one delivery.
 #[derive(Debug, Serialize)]
-pub struct Story {
+pub struct DeliveryStory {
     /// The row; flattened in JSON.
     #[serde(flatten)]
     pub row: DeliveryRow,
@@ -92,7 +92,7 @@ pub struct Story {
     /// Why the user may not get this email now; `None` if they may, or if the delivery is settled.
     pub barred: Option<String>,
     /// The contents, as they were or would be sent, with current object data.
-    pub email: Option<Preview>,
+    pub email: Option<EmailPreview>,
     /// Why the contents cannot be shown, for humans.
     pub no_email: Option<String>,
 }
@@ -110,7 +110,7 @@ pub struct Retried {
 
 /// The unsettled deliveries.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Waiting {
+pub struct WaitingEmails {
     /// The number of deliveries. For selected users, only the newest 10,000 of each state count.
     pub emails: u64,
     /// The reasons, those with the most deliveries first.
@@ -130,7 +130,7 @@ pub struct WaitReason {
     pub held_by: Option<String>,
 }
 
-impl Waiting {
+impl WaitingEmails {
     /// Returns whether no delivery waits.
     pub fn is_empty(&self) -> bool {
         self.emails == 0
@@ -139,7 +139,7 @@ impl Waiting {
 
 /// The contents of an email.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Preview {
+pub struct EmailPreview {
     /// The subject line.
     pub subject: String,
     /// The plain text part. Its unsubscribe links have no effect.
@@ -152,7 +152,7 @@ pub struct Preview {
     pub more: u64,
 }
 
-impl Preview {
+impl EmailPreview {
     /// Returns the number of events, shown or counted.
     pub fn events(&self) -> u64 {
         self.items.len() as u64 + self.more

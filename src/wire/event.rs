@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::domain::batch::RemovedEvents;
 use crate::domain::messages::list_first;
 use crate::domain::{
-    BadStack, Counts, Day, EventType, Fanout, FanoutState, Id, ObjectId, ObjectKey, Policies,
+    BadStack, Day, EventType, FanOutCounts, Fanout, FanoutState, Id, ObjectId, ObjectKey, Policies,
     UserId,
 };
 use crate::store::BadFanout;
@@ -28,7 +28,7 @@ pub struct Receipt {
 
 /// An accepted event, with warnings about its unknown type, objects and users.
 #[derive(Debug, Serialize)]
-pub(crate) struct Accepted {
+pub(crate) struct AcceptedEvent {
     #[serde(flatten)]
     pub(crate) receipt: Receipt,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -51,7 +51,7 @@ pub struct Retracted {
 /// Accepted events, in the order of the request.
 #[derive(Debug, Serialize)]
 pub(crate) struct AllAccepted {
-    pub(crate) events: Vec<Accepted>,
+    pub(crate) events: Vec<AcceptedEvent>,
 }
 
 /// An accepted event, and the progress of its fan-out so far.
@@ -62,7 +62,7 @@ pub(crate) struct Notified<'a> {
     /// `None` if it could not be read.
     pub(crate) state: Option<FanoutState>,
     #[serde(flatten)]
-    pub(crate) counts: Option<Counts>,
+    pub(crate) counts: Option<FanOutCounts>,
     #[serde(skip_serializing_if = "BadStacks::is_empty")]
     pub(crate) bad_stacks: &'a BadStacks,
     #[serde(skip_serializing_if = "BadFanouts::is_empty")]
@@ -73,7 +73,7 @@ pub(crate) struct Notified<'a> {
 
 /// The progress of an event. It omits the cursor, which is a user's id.
 #[derive(Debug, Serialize)]
-pub(crate) struct Progress {
+pub(crate) struct EventProgress {
     id: Id,
     #[serde(rename = "type")]
     kind: EventType,
@@ -82,10 +82,10 @@ pub(crate) struct Progress {
     at: DateTime<Utc>,
     day: Day,
     state: FanoutState,
-    counts: Counts,
+    counts: FanOutCounts,
 }
 
-impl From<Fanout> for Progress {
+impl From<Fanout> for EventProgress {
     fn from(fanout: Fanout) -> Self {
         Self {
             id: fanout.id,

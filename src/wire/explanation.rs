@@ -236,7 +236,7 @@ pub enum By {
         /// When the delivery ended; otherwise, when its last call was first made.
         at: DateTime<Utc>,
         /// Where in the email the event is.
-        place: Place,
+        place: EmailPlace,
         /// Why the email excluded the event, if it did, as of now.
         excluded: Option<Why>,
     },
@@ -255,7 +255,7 @@ pub enum By {
 /// Where in its email an event is, as of now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Place {
+pub enum EmailPlace {
     /// The email shows it as an item.
     Shown,
     /// The email counts it in "+N more".

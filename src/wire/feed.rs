@@ -6,38 +6,38 @@ use chrono::{DateTime, Utc};
 use serde::{Serialize, Serializer};
 
 use crate::domain::feed_marks::{ItemState, StateFilter};
-use crate::domain::feed_page::{Cursor, GroupKey, Query};
+use crate::domain::feed_page::{FeedCursor, GroupKey, Query};
 use crate::domain::{
     Day, Details, EventType, Json, Object, ObjectId, ObjectKey, Point, Position, UserId,
 };
 
 /// A page of items.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Page {
+pub struct FeedPage {
     /// The items, newest first. Those that no longer apply are omitted.
-    pub items: Vec<Item>,
+    pub items: Vec<FeedItem>,
     /// The value of `before` for the next page; `None` on the last page.
     pub next: Option<Position>,
     /// The counts of the whole feed; flattened in JSON.
     #[serde(flatten)]
-    pub counts: Counts,
+    pub counts: FeedCounts,
 }
 
 /// A page of groups: the items of one day, type and topic.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct GroupPage {
     /// The groups, those with the newest items first.
-    pub groups: Vec<Group>,
+    pub groups: Vec<FeedGroup>,
     /// The value of `before` for the next page; `None` on the last page.
     pub next: Option<Position>,
     /// The counts of the whole feed; flattened in JSON.
     #[serde(flatten)]
-    pub counts: Counts,
+    pub counts: FeedCounts,
 }
 
 /// Items of one day, type and topic, shown as one.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Group {
+pub struct FeedGroup {
     /// The position of the newest item.
     pub id: Position,
     /// The day of the items.
@@ -56,12 +56,12 @@ pub struct Group {
     /// The time of the newest event.
     pub at: DateTime<Utc>,
     /// The newest items, at most three.
-    pub items: Vec<Item>,
+    pub items: Vec<FeedItem>,
     /// The path that lists all items of the group.
     pub items_url: String,
 }
 
-impl Group {
+impl FeedGroup {
     /// Returns the path that lists the items of a group, with the filters of the request.
     pub fn items_url(user: &UserId, key: &GroupKey, query: &Query) -> String {
         let user: String = form_urlencoded::byte_serialize(user.as_str().as_bytes()).collect();
@@ -84,19 +84,19 @@ impl Group {
 
 /// The counts of a whole feed, whichever part of it was requested.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Counts {
+pub struct FeedCounts {
     /// The number of items in the window that were not shown yet.
     pub unseen: u64,
     /// The number of items that were not opened yet, shown or not.
     pub unread: u64,
     /// The end of the feed. As `after`, it later selects newer items; as `to`, it limits marks to
     /// the items so far.
-    pub cursor: Cursor,
+    pub cursor: FeedCursor,
 }
 
 /// An event in a feed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Item {
+pub struct FeedItem {
     /// The position on the user's stacks, which never changes.
     pub id: Position,
     /// The event's type; `type` in JSON.
@@ -137,7 +137,7 @@ pub struct ItemWords {
     pub about: Option<String>,
 }
 
-impl Item {
+impl FeedItem {
     /// Returns the item on one line: the label of its object, and the text of the event, if any.
     pub(crate) fn summary(&self) -> String {
         let (label, details) = (self.about.label(), self.details.as_ref());

@@ -10,7 +10,7 @@ use crate::domain::UserId;
 /// The current gallery.
 #[derive(Debug, Serialize)]
 pub(crate) struct Scene {
-    pub(crate) people: Vec<Person>,
+    pub(crate) people: Vec<LocalUser>,
     /// Newest first.
     pub(crate) works: Vec<Work>,
     /// The followers of each artist, by the artist's name.
@@ -19,7 +19,7 @@ pub(crate) struct Scene {
 
 /// A user that the visitor can act as.
 #[derive(Debug, Serialize)]
-pub(crate) struct Person {
+pub(crate) struct LocalUser {
     pub(crate) id: UserId,
     pub(crate) name: String,
     /// When the user gets a digest, in words.
@@ -45,7 +45,7 @@ pub(crate) struct Made {
 
 /// The token and links in the browser of a signed-in user.
 #[derive(Debug, Serialize)]
-pub(crate) struct Visit<'a> {
+pub(crate) struct LocalVisit<'a> {
     /// A user token.
     pub(crate) token: &'a str,
     pub(crate) preferences: &'a str,
@@ -84,7 +84,7 @@ pub(crate) struct DemoEmail {
 pub(crate) struct Board {
     /// The version of the templates.
     pub(crate) version: u64,
-    pub(crate) sheets: Vec<Sheet>,
+    pub(crate) sheets: Vec<RenderedSheet>,
     /// The error that prevented a rebuild, if any. The sheets are then those from before it.
     pub(crate) trouble: Option<String>,
     /// Explains which kinds have no sheets.
@@ -93,7 +93,7 @@ pub(crate) struct Board {
 
 /// An email or a page.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Sheet {
+pub(crate) struct RenderedSheet {
     pub(crate) kind: &'static str,
     pub(crate) name: String,
     pub(crate) subject: Option<String>,

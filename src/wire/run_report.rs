@@ -1,7 +1,7 @@
 //! The reports of digest runs and of worker rounds.
 //!
 //! Every user with pending events counts as due in [`DueDigests`], or under one reason in
-//! [`DigestUsers`]. Start with [`Report`].
+//! [`DigestUsers`]. Start with [`DigestReport`].
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -11,13 +11,13 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use super::delivery::Waiting;
+use super::delivery::WaitingEmails;
 use super::event::{BadFanouts, BadStacks, Unknown, is_zero};
-use crate::domain::{BrandName, Counts, Day, Pause, PendingCounts};
+use crate::domain::{BrandName, Day, FanOutCounts, Pause, PendingCounts};
 
 /// The report of a digest run.
 #[derive(Debug, Clone, Default, Serialize)]
-pub struct Report {
+pub struct DigestReport {
     /// The users whose stacks were read, and those who get no digest now; flattened in JSON.
     #[serde(flatten)]
     pub users: DigestUsers,
@@ -45,7 +45,7 @@ pub struct Report {
     pub ended: Option<Ended>,
 }
 
-impl Report {
+impl DigestReport {
     /// Returns the number of emails that a dry run would send.
     pub(crate) fn emails_ahead(&self) -> u64 {
         self.due.users - self.due.busy - self.dry_run.no_brand
@@ -180,15 +180,15 @@ pub(crate) struct DigestRun<'a> {
     pub(crate) page: Option<&'a Path>,
     /// The unsettled emails of all runs; `null` if they were not read.
     #[serde(skip_serializing_if = "none_wait")]
-    pub(crate) emails_waiting: Option<&'a Waiting>,
+    pub(crate) emails_waiting: Option<&'a WaitingEmails>,
     #[serde(skip_serializing_if = "BadFanouts::is_empty")]
     pub(crate) bad_fanouts: &'a BadFanouts,
     #[serde(flatten)]
-    pub(crate) report: &'a Report,
+    pub(crate) report: &'a DigestReport,
 }
 
-fn none_wait(waiting: &Option<&Waiting>) -> bool {
-    waiting.is_some_and(Waiting::is_empty)
+fn none_wait(waiting: &Option<&WaitingEmails>) -> bool {
+    waiting.is_some_and(WaitingEmails::is_empty)
 }
 
 /// The result of a round, or of a part of it.
@@ -201,7 +201,7 @@ pub struct Round {
     /// The outcomes of waiting deliveries, including those of batches.
     pub emails: Tally,
     /// The digest run; `None` if this worker did not start one.
-    pub digests: Option<Report>,
+    pub digests: Option<DigestReport>,
     /// The old records that were removed.
     pub forgotten: Forgotten,
     /// Why sending is paused, if it is.
@@ -228,7 +228,7 @@ pub struct FannedOut {
     /// The number of fan-outs that were completed.
     pub done: u64,
     /// The numbers of users and entries of all fan-outs, completed or not.
-    pub counts: Counts,
+    pub counts: FanOutCounts,
     /// Documents that accept no entries. Their entries count as dropped, but still join batches.
     #[serde(skip_serializing_if = "BadStacks::is_empty")]
     pub bad_stacks: BadStacks,

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-use super::delivery::{DeliveryRow, Waiting};
+use super::delivery::{DeliveryRow, WaitingEmails};
 use super::event::Unknown;
-use super::run_report::Report;
+use super::run_report::DigestReport;
 use crate::domain::messages::list_first;
 use crate::domain::user::UnreadableField;
 use crate::domain::{
@@ -44,7 +44,7 @@ pub struct Status {
     /// The latest digest run; `None` if there was none.
     pub digest: Option<DigestActivity>,
     /// The unsettled deliveries, by reason.
-    pub waiting: Waiting,
+    pub waiting: WaitingEmails,
     /// The outcomes of the emails of the last seven days, as far as providers reported them.
     #[serde(rename = "heard")]
     pub reports: ReportCounts,
@@ -89,7 +89,7 @@ pub struct DigestActivity {
 
 impl DigestActivity {
     /// Summarizes a run that ended at `at`.
-    pub fn of(report: &Report, at: DateTime<Utc>) -> Self {
+    pub fn of(report: &DigestReport, at: DateTime<Utc>) -> Self {
         let emails = &report.emails;
         Self {
             at,

@@ -52,7 +52,7 @@ async fn an_archived_day_survives_a_failover_at_every_command() {
                 store.push(day, LARGE_CAP, &pushes).await.unwrap();
                 town.clock.set(monday(9));
                 let folder = tempfile::tempdir().unwrap();
-                let request = archive::Request {
+                let request = archive::ArchiveRequest {
                     export: Some(folder.path().to_owned()),
                     force: true,
                     ..keep_days(30)

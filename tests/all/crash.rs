@@ -66,7 +66,7 @@ async fn an_accepted_event_reaches_its_audience_after_a_crash(fresh: Fresh) {
     stage.dies_at(&arguments, "after-accept").await;
     stage.run_worker().await;
 
-    let again = ingest::Request {
+    let again = ingest::NewEvent {
         kind: kind("ArtworkPublished"),
         objects: vec![ObjectId::stored("w")],
         audience: Audience::users(["p00", "p01"].map(user)).unwrap(),

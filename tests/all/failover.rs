@@ -15,10 +15,10 @@ use mongodb::{Client, Collection};
 use tidings::app::App;
 use tidings::clock::{Clock, Ids, ManualClock};
 use tidings::config::Config;
-use tidings::domain::{Audience, Day, DeliveryState, Entry, UserId, Window};
-use tidings::email::{Outbox, Sender};
+use tidings::domain::{Audience, Day, DaySet, DeliveryState, Entry, UserId};
+use tidings::email::{Outbox, SenderAddress};
 use tidings::engine::Silent;
-use tidings::engine::ingest::Request;
+use tidings::engine::ingest::NewEvent;
 use tidings::store::mongo::{Mongo, MongoOptions};
 use tidings::store::{NewMarker, Stacks, Store};
 
@@ -51,7 +51,7 @@ async fn store(set: &ReplicaSet) -> Arc<Mongo> {
 /// Returns all users' entries of the day.
 async fn stacks(store: &Mongo, day: Day) -> Vec<(UserId, Vec<Entry>)> {
     let chunks: Vec<_> =
-        store.scan(Window::ending(day, 0), None, 5_000).try_collect().await.unwrap();
+        store.scan(DaySet::ending(day, 0), None, 5_000).try_collect().await.unwrap();
     chunks
         .into_iter()
         .flatten()
@@ -64,7 +64,7 @@ async fn a_failover_during_a_fan_out_or_flush_loses_and_duplicates_nothing() {
     let set = ReplicaSet::start();
     let (client, store) = (set.client().await, store(&set).await);
     let folder = tempfile::tempdir().unwrap();
-    let sender = Sender {
+    let sender = SenderAddress {
         from: tidings::domain::Address::new("tidings@example.org").unwrap(),
         from_name: "tidings".into(),
         reply_to: None,
@@ -186,7 +186,7 @@ async fn week(town: &Town, store: &Arc<dyn Store>, week: i64, crowd: &[&str]) {
     let start = saturday() + TimeDelta::weeks(week);
     town.clock.set(start.max(town.clock.now()));
     let commented =
-        Request { kind: kind("CommentAdded"), ..request(&[&comment], to(crowd), Some(&comment)) };
+        NewEvent { kind: kind("CommentAdded"), ..request(&[&comment], to(crowd), Some(&comment)) };
     let published = request(&[&work], to(crowd), Some(&work));
     let events = [commented, published];
     let process = || town.process_on(store);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use chrono::TimeDelta;
-use tidings::domain::batch::{AccumulatorId, Item, Keep};
+use tidings::domain::batch::{AccumulatorId, BatchItem, Keep};
 use tidings::domain::{BatchKey, BatchPolicy, ObjectId, UserId};
 use tidings::engine::Silent;
 use tidings::engine::batches::Join;
@@ -46,8 +46,8 @@ fn cooling() -> BatchPolicy {
 
 /// The joins of one event, one for each user.
 fn joins(crowd: &[UserId], event: u32) -> Vec<Join> {
-    let items: Arc<[Item]> =
-        [Item { i: id(event), t: kind("T"), o: ObjectId::stored(format!("o{event}")) }].into();
+    let items: Arc<[BatchItem]> =
+        [BatchItem { i: id(event), t: kind("T"), o: ObjectId::stored(format!("o{event}")) }].into();
     let join = |person: &UserId| Join {
         accumulator: AccumulatorId { user: person.clone(), key: BatchKey::Type(kind("T")) },
         items: items.clone(),

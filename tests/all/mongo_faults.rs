@@ -12,10 +12,10 @@ use bson::{Document, doc};
 use tidings::clock::ManualClock;
 use tidings::domain::batch::Accumulator;
 use tidings::domain::delivery::Settlement;
-use tidings::domain::{Defect, DeliveryState, Progress, User};
+use tidings::domain::{Defect, DeliveryState, FanOutProgress, User};
 use tidings::engine::archive::expired_records::Cleaner;
 use tidings::store::mongo::MongoOptions;
-use tidings::store::{Accepted, Error};
+use tidings::store::{Acceptance, Error};
 
 use crate::store_laws::batches::opened;
 use crate::support::mongo::{Faulty, faulty, with_faults};
@@ -201,8 +201,8 @@ async fn an_event_with_a_lost_reply_is_new_and_stored_once(store: &Faulty) {
     let again = tidings::domain::Fanout { key: fanout(1).key, ..fanout(3) };
     let answers = store.accept(&[fanout(2), again]).await.unwrap();
 
-    let known = Accepted::Known(Box::new(fanout(1)));
-    assert_eq!(answers, [Accepted::New, known]);
+    let known = Acceptance::Known(Box::new(fanout(1)));
+    assert_eq!(answers, [Acceptance::New, known]);
     assert_eq!(store.backlog().await.pending, 2);
 }
 
@@ -237,7 +237,7 @@ async fn a_retried_claim_or_save_reports_success(store: &Faulty) {
     store.fails(1, lost_reply("update")).await;
     let claimed = store.claim_fanouts(&lease("one", until), now, 10.into()).await.unwrap().fanouts;
     store.fails(1, lost_reply("update")).await;
-    let done = Progress { done: true, ..Progress::default() };
+    let done = FanOutProgress { done: true, ..FanOutProgress::default() };
     let requested = [(id(1), done.clone()), (id(9), done)];
     let saved = store.save_fanouts(&lease("one", until), &requested).await.unwrap();
 

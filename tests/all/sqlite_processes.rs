@@ -40,7 +40,7 @@ async fn processes_that_share_a_file_lose_and_duplicate_nothing() {
     }
 
     let store = Sqlite::open(folder.path().join("tidings.db")).await.unwrap();
-    let only = tidings::domain::Window::ending(Day::of(now), 0);
+    let only = tidings::domain::DaySet::ending(Day::of(now), 0);
     let found = store.windows(only, &[user("ada"), user("ben")]).await.unwrap();
     let mut expected: Vec<_> = (0..PROCESSES).map(|n| format!("own{n}")).collect();
     expected.extend((0..PROCESSES / 2).map(|n| format!("shared{n}")));

@@ -18,8 +18,8 @@ use tidings::domain::{
 };
 use tidings::email::Certainty;
 use tidings::engine::{Error, Silent, Watcher};
-use tidings::operate::transfer::{Transfer, Verified, reopen};
-use tidings::store::{Kind, Mark, Meeting};
+use tidings::operate::transfer::{Transfer, VerifiedExport, reopen};
+use tidings::store::{Mark, Meeting, RecordKind};
 use tidings::wire::transfer::{BadRecords, ImportedStore};
 
 use crate::support::town::{Town, WORKS, followers_of, lost, monday, request, saturday, to};
@@ -81,7 +81,7 @@ async fn import(
     folder: &Path,
     watcher: &dyn Watcher,
 ) -> Result<ImportedStore, Error> {
-    let export = Verified::read(folder)?;
+    let export = VerifiedExport::read(folder)?;
     transfer(store, folder).import(&export, watcher).await
 }
 
@@ -410,7 +410,7 @@ async fn an_error_names_the_line_that_the_store_rejects() {
         sqlite::run(|target| async move {
             Town::of(&source).await;
             let folder = exported(&source).await;
-            let users = source.lines_of(Kind::Users).await;
+            let users = source.lines_of(RecordKind::Users).await;
             let line = 1 + users.iter().position(|line| line.contains("cem")).unwrap();
             let rejects = "CREATE TRIGGER rejects BEFORE INSERT ON users WHEN NEW.id = 'cem'
                            BEGIN SELECT RAISE(ABORT, 'not him'); END";

@@ -9,10 +9,10 @@ use std::collections::HashSet;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{Batch, BatchKey, BatchPolicy, BatchState, End, Item, Keep, ROOM, RemovedEvents};
+use super::{Batch, BatchItem, BatchKey, BatchPolicy, BatchState, End, Keep, ROOM, RemovedEvents};
 use crate::domain::audience::distinct;
 use crate::domain::coordination::Lease;
-use crate::domain::day_stack::PersonStacks;
+use crate::domain::day_stack::UserStacks;
 use crate::domain::name::{EventType, ObjectId, UserId};
 use crate::domain::timed_id::Id;
 
@@ -86,7 +86,7 @@ impl Accumulator {
     /// new batches.
     pub fn join(
         &mut self,
-        items: &[Item],
+        items: &[BatchItem],
         at: DateTime<Utc>,
         policy: &BatchPolicy,
         mut ids: impl FnMut() -> Id,
@@ -263,7 +263,7 @@ impl Batch {
     /// Returns whether the kept events and the total determine the email, given which events may be
     /// included. They do if all kept events may be included and have different objects: events that
     /// were only counted are then assumed to be like them. If not, call [`Batch::all_of`].
-    pub fn is_complete(&self, may_be_included: impl Fn(&Item) -> bool) -> bool {
+    pub fn is_complete(&self, may_be_included: impl Fn(&BatchItem) -> bool) -> bool {
         let items = &self.contents.items;
         if self.contents.more() == 0 {
             return true;
@@ -275,20 +275,20 @@ impl Batch {
 
     /// Returns all events that joined: those on the stacks that were not removed, and the kept
     /// ones. Events that a full day did not store are missing, unless they were kept.
-    pub fn all_of(&self, stacks: Option<&PersonStacks>) -> Vec<Item> {
+    pub fn all_of(&self, stacks: Option<&UserStacks>) -> Vec<BatchItem> {
         let own: HashSet<Id> = self.own_fanouts().collect();
-        let removed: HashSet<&Item> = self.removed.iter().collect();
+        let removed: HashSet<&BatchItem> = self.removed.iter().collect();
         let stacks = stacks.iter().flat_map(|person| &person.stacks);
         let events = stacks.flat_map(|stack| stack.events());
         let stored = events.filter_map(|(_, event)| {
             let i = event.i.filter(|i| own.contains(i))?;
             let (t, o) = (event.t.clone(), event.o.clone());
-            Some(Item { i, t, o })
+            Some(BatchItem { i, t, o })
         });
-        let mut items: Vec<Item> = stored.filter(|item| !removed.contains(item)).collect();
-        let known: HashSet<&Item> = items.iter().collect();
+        let mut items: Vec<BatchItem> = stored.filter(|item| !removed.contains(item)).collect();
+        let known: HashSet<&BatchItem> = items.iter().collect();
         let kept = self.contents.items.iter();
-        let unstored: Vec<Item> = kept.filter(|item| !known.contains(item)).cloned().collect();
+        let unstored: Vec<BatchItem> = kept.filter(|item| !known.contains(item)).cloned().collect();
         items.extend(unstored);
         items
     }
@@ -302,7 +302,7 @@ impl Batch {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Addition {
     /// The events in the order of joining. They include all events of each fan-out.
-    pub items: Vec<Item>,
+    pub items: Vec<BatchItem>,
     /// Their fan-outs, ascending. None of them may have joined before.
     pub fanouts: Vec<Id>,
     /// The time of joining.
@@ -324,7 +324,7 @@ pub struct Addition {
 impl Addition {
     /// Creates an addition of events with the same policy; `None` if joining always does more than
     /// append.
-    pub fn new(items: Vec<Item>, at: DateTime<Utc>, policy: &BatchPolicy) -> Option<Self> {
+    pub fn new(items: Vec<BatchItem>, at: DateTime<Utc>, policy: &BatchPolicy) -> Option<Self> {
         let fanouts = distinct(items.iter().map(|item| item.i));
         let brought = items.chunk_by(|a, b| a.i == b.i).count();
         // A fan-out joins once, which an append cannot detect.

@@ -15,8 +15,8 @@ fn id(n: u32) -> Id {
     Id::at(at(0), [0, 0, 0, 0, a, b, c, d])
 }
 
-fn item(fanout: u32, object: &str) -> Item {
-    Item { i: id(fanout), t: EventType::stored("T"), o: ObjectId::stored(object) }
+fn item(fanout: u32, object: &str) -> BatchItem {
+    BatchItem { i: id(fanout), t: EventType::stored("T"), o: ObjectId::stored(object) }
 }
 
 fn accumulator() -> Accumulator {
@@ -349,7 +349,7 @@ proptest! {
         for (fanout, second) in before {
             accumulator.join(&[item(fanout.into(), "a")], at(second), &policy, &mut next);
         }
-        let items: Vec<Item> = fanouts.into_iter().map(|fanout| item(fanout.into(), "a")).collect();
+        let items: Vec<BatchItem> = fanouts.into_iter().map(|fanout| item(fanout.into(), "a")).collect();
         let Some(addition) = Addition::new(items.clone(), at(second), &policy) else {
             prop_assert!(policy.is_immediate() || full.is_some());
             return Ok(());

@@ -24,8 +24,8 @@ pub(super) fn minutes(minutes: i64) -> TimeDelta {
     TimeDelta::minutes(minutes)
 }
 
-pub(super) fn comment(fanout: u32, object: &str) -> Item {
-    Item { i: fanout_id(fanout), t: EventType::stored("Comment"), o: ObjectId::stored(object) }
+pub(super) fn comment(fanout: u32, object: &str) -> BatchItem {
+    BatchItem { i: fanout_id(fanout), t: EventType::stored("Comment"), o: ObjectId::stored(object) }
 }
 
 fn fanout_id(fanout: u32) -> Id {
@@ -37,13 +37,13 @@ pub(super) fn five_minutes() -> BatchPolicy {
     BatchPolicy { window: minutes(5), ..BatchPolicy::IMMEDIATE }
 }
 
-pub(super) fn opened(items: &[Item], at: DateTime<Utc>, policy: &BatchPolicy) -> Batch {
+pub(super) fn opened(items: &[BatchItem], at: DateTime<Utc>, policy: &BatchPolicy) -> Batch {
     let key = BatchKey::Type(EventType::stored("Comment"));
     let id = Id::from_bytes([1; 12]);
     Batch::open(id, UserId::stored("mara"), key, items, at, policy)
 }
 
-pub(super) fn objects(contents: &Contents) -> Vec<&str> {
+pub(super) fn objects(contents: &BatchEvents) -> Vec<&str> {
     let items = contents.items.iter();
     items.map(|item| item.o.as_str()).collect()
 }

@@ -17,11 +17,12 @@ use sha2::{Digest, Sha256};
 use crate::domain::{DeliveryId, ReportKind};
 use crate::email::api_calls::{Letter, Proof, post, share};
 use crate::email::hooks::{
-    Once, Posted, Refused, Report, Verified, detail, failed, json as parse, text_in,
-    wrong_signature,
+    EmailReport, HookRejection, Once, Posted, VerifiedReports, detail, failed, json as parse,
+    text_in, wrong_signature,
 };
 use crate::email::http::{
-    Account, Answer, Api, Body, MOST_WAIT, accepted, all, invalid, status_and_body, usual, words,
+    Account, ApiClient, Body, MOST_WAIT, ProviderResponse, accepted, all, invalid, status_and_body,
+    usual, words,
 };
 use crate::email::placeholders::{in_html, in_text};
 use crate::email::{
@@ -38,14 +39,14 @@ const UNPAID: Duration = Duration::from_secs(60 * 60);
 
 /// A mailer for one Mailgun domain.
 pub(super) struct Mailgun {
-    api: Api,
+    api: ApiClient,
     domain: String,
 }
 
 impl Mailgun {
     pub(super) fn new(account: Account) -> Result<Self, String> {
         let proof = Proof::basic("api", &account.key)?;
-        Ok(Self { domain: account.option(DOMAIN), api: Api::new(account, proof)? })
+        Ok(Self { domain: account.option(DOMAIN), api: ApiClient::new(account, proof)? })
     }
 
     /// Returns the `Message-Id` that all emails of a call have, without brackets.
@@ -221,12 +222,12 @@ fn dkim_names(domain: &Value) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-fn said(answer: &Answer) -> String {
+fn said(answer: &ProviderResponse) -> String {
     answer.said(answer.value()["message"].as_str().map(str::to_owned))
 }
 
 /// Returns the outcomes that an answer means for the emails of its call.
-fn judge(answer: &Answer, emails: usize) -> Vec<Outcome> {
+fn judge(answer: &ProviderResponse, emails: usize) -> Vec<Outcome> {
     let reason = format!("Mailgun: {}", said(answer));
     let after = answer.wait().or_else(|| wait_in(&reason));
     let outcome = match answer.status {
@@ -283,10 +284,10 @@ impl Signature {
 /// event, so a token is bound to the first event that it arrives with ([`Once`]).
 /// Mailgun does not document whether it signs each attempt anew, so a timestamp may be as old as
 /// the last retry.
-pub(super) fn read(posted: &Posted<'_>) -> Result<Verified, Refused> {
+pub(super) fn read(posted: &Posted<'_>) -> Result<VerifiedReports, HookRejection> {
     let signed = serde_json::from_slice(posted.body);
     let Signed { signature } =
-        signed.map_err(|_| Refused::unverified("the body is not JSON with a signature"))?;
+        signed.map_err(|_| HookRejection::unverified("the body is not JSON with a signature"))?;
     if !signature.fits(posted.key) {
         return Err(wrong_signature());
     }
@@ -309,16 +310,16 @@ pub(super) fn read(posted: &Posted<'_>) -> Result<Verified, Refused> {
         &event["message"]["headers"]["message-id"],
         &event["user-variables"]["delivery"],
     ];
-    let with = Sha256::digest(serde_json::to_vec(&values).map_err(Refused::unreadable)?);
+    let with = Sha256::digest(serde_json::to_vec(&values).map_err(HookRejection::unreadable)?);
     let once = Once { token: signature.token, with: hex::encode(with), until: signed + OLDEST };
-    Ok(Verified { once: Some(once), ..Verified::of(report(event, posted.now)?) })
+    Ok(VerifiedReports { once: Some(once), ..VerifiedReports::of(report(event, posted.now)?) })
 }
 
-fn report(event: &Value, now: DateTime<Utc>) -> Result<Option<Report>, Refused> {
+fn report(event: &Value, now: DateTime<Utc>) -> Result<Option<EmailReport>, HookRejection> {
     let (Some(what), Some(id), Some(seconds)) =
         (event["event"].as_str(), event["id"].as_str(), event["timestamp"].as_f64())
     else {
-        return Err(Refused::incomplete());
+        return Err(HookRejection::incomplete());
     };
     let (reason, status) = (text_in(&event["reason"])?, &event["delivery-status"]);
     let enhanced = text_in(&status["enhanced-code"])?;
@@ -347,14 +348,14 @@ fn report(event: &Value, now: DateTime<Utc>) -> Result<Option<Report>, Refused> 
     let at = DateTime::from_timestamp_millis((seconds * 1000.0) as i64);
     let tag = event["user-variables"]["delivery"].as_str();
     let recipient = text_in(&event["recipient"])?;
-    Ok(Some(Report {
+    Ok(Some(EmailReport {
         // With the brackets that the header has, and without.
         provider_ids: known_as.map_or_else(Vec::new, |id| vec![format!("<{id}>"), id.to_owned()]),
         detail: match news {
             ReportKind::Delivered => None,
             _ => detail([code.as_deref(), enhanced, reason]),
         },
-        ..Report::of(id, news, tag, recipient, at, now)
+        ..EmailReport::of(id, news, tag, recipient, at, now)
     }))
 }
 

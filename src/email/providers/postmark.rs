@@ -14,10 +14,12 @@ use serde_json::{Value, json};
 use crate::domain::{DeliveryId, ReportKind};
 use crate::email::api_calls::{Letter, Proof, cut, post, set_text};
 use crate::email::hooks::{
-    Posted, Refused, Report, Verified, detail, failed, json as parse, status_in, time_in,
+    EmailReport, HookRejection, Posted, VerifiedReports, detail, failed, json as parse, status_in,
+    time_in,
 };
 use crate::email::http::{
-    Account, Answer, Api, Body, all, invalid, status_and_body, usual, without_id, words,
+    Account, ApiClient, Body, ProviderResponse, all, invalid, status_and_body, usual, without_id,
+    words,
 };
 use crate::email::mime::tag;
 use crate::email::{Certainty, Checked, Mailer, Message, Outcome, Permit, QueryAnswer, Silence};
@@ -33,7 +35,7 @@ const MOST_BYTES: usize = 20_000_000;
 
 /// A mailer for one Postmark server, which is what an API token belongs to.
 pub(super) struct Postmark {
-    api: Api,
+    api: ApiClient,
     /// The message stream. Digests belong in a broadcast stream.
     stream: String,
 }
@@ -41,7 +43,7 @@ pub(super) struct Postmark {
 impl Postmark {
     pub(super) fn new(account: Account) -> Result<Self, String> {
         let proof = Proof::header("x-postmark-server-token", &account.key)?;
-        Ok(Self { stream: account.option(STREAM), api: Api::new(account, proof)? })
+        Ok(Self { stream: account.option(STREAM), api: ApiClient::new(account, proof)? })
     }
 
     fn body(&self, reference: &str, letters: &[Letter<'_>]) -> Value {
@@ -123,12 +125,12 @@ impl Mailer for Postmark {
     }
 }
 
-fn plain(answer: &Answer) -> String {
+fn plain(answer: &ProviderResponse) -> String {
     answer.said(None)
 }
 
 /// Returns the outcomes that an answer means for the emails of its call.
-fn judge(answer: &Answer, emails: usize) -> Vec<Outcome> {
+fn judge(answer: &ProviderResponse, emails: usize) -> Vec<Outcome> {
     let value = answer.value();
     if answer.is_success() {
         return match value.as_array().filter(|items| items.len() == emails) {
@@ -144,7 +146,7 @@ fn judge(answer: &Answer, emails: usize) -> Vec<Outcome> {
 }
 
 /// Returns the outcome of one email, from its item in the answer.
-fn one(answer: &Answer, item: &Value) -> Outcome {
+fn one(answer: &ProviderResponse, item: &Value) -> Outcome {
     match (item["ErrorCode"].as_i64(), item["MessageID"].as_str()) {
         (Some(0), Some(id)) => Outcome::Accepted(id.to_owned()),
         (None | Some(0), _) => without_id("Postmark", answer),
@@ -153,7 +155,7 @@ fn one(answer: &Answer, item: &Value) -> Outcome {
 }
 
 /// Returns the words of an answer, or of its item for one email.
-fn said(answer: &Answer, item: &Value) -> String {
+fn said(answer: &ProviderResponse, item: &Value) -> String {
     let message = item["Message"].as_str().unwrap_or_default();
     match item["ErrorCode"].as_i64() {
         Some(code) => words(&format!("Postmark: {}, code {code}: {message}", answer.status)),
@@ -174,7 +176,11 @@ fn meaning(code: i64, reason: String) -> Outcome {
 }
 
 /// Interprets the list of sent emails for some deliveries of a call.
-fn found(answer: &Answer, reference: &str, deliveries: &[DeliveryId]) -> Vec<QueryAnswer> {
+fn found(
+    answer: &ProviderResponse,
+    reference: &str,
+    deliveries: &[DeliveryId],
+) -> Vec<QueryAnswer> {
     let silent = |silence: Silence| vec![QueryAnswer::Silent(silence); deliveries.len()];
     if answer.status != 200 {
         return silent(Silence {
@@ -210,15 +216,15 @@ fn found(answer: &Answer, reference: &str, deliveries: &[DeliveryId]) -> Vec<Que
 /// Verifies and reads a report. There is no signature, but user and password in the hook's URL
 /// (basic authentication), so the hook needs HTTPS. There is no signed time: a repeated report is
 /// recognized by its id, and has no further effect.
-pub(super) fn read(posted: &Posted<'_>) -> Result<Verified, Refused> {
+pub(super) fn read(posted: &Posted<'_>) -> Result<VerifiedReports, HookRejection> {
     posted.has_login()?;
     let report = report(&parse(posted.body)?, posted.now)?;
-    Ok(Verified::of(report))
+    Ok(VerifiedReports::of(report))
 }
 
-fn report(record: &Value, now: DateTime<Utc>) -> Result<Option<Report>, Refused> {
+fn report(record: &Value, now: DateTime<Utc>) -> Result<Option<EmailReport>, HookRejection> {
     let text = |name: &str| record[name].as_str();
-    let what = text("RecordType").ok_or_else(Refused::incomplete)?;
+    let what = text("RecordType").ok_or_else(HookRejection::incomplete)?;
     // The details are the reply of the recipient's server.
     let (kind, details) = (text("Type"), text("Details"));
     let suppressed = text("SuppressionReason");
@@ -251,10 +257,10 @@ fn report(record: &Value, now: DateTime<Utc>) -> Result<Option<Report>, Refused>
     let status = details.and_then(status_in);
     let tag = record["Metadata"]["delivery"].as_str();
     let recipient = text("Recipient").or(text("Email"));
-    Ok(Some(Report {
+    Ok(Some(EmailReport {
         provider_ids: vec![message.to_owned()],
         detail: detail([kind, code.as_deref(), suppressed, status.as_deref()]),
-        ..Report::of(&id, news, tag, recipient, at.or(changed), now)
+        ..EmailReport::of(&id, news, tag, recipient, at.or(changed), now)
     }))
 }
 

@@ -10,7 +10,7 @@ fn now() -> DateTime<Utc> {
 const LOGIN: &[u8] = b"hook:a password";
 
 /// Verifies and reads a body with the right login.
-fn postmark(body: serde_json::Value) -> Result<Verified, Refused> {
+fn postmark(body: serde_json::Value) -> Result<VerifiedReports, HookRejection> {
     let body = body.to_string();
     // "hook:a password"
     let header = |name: &str| (name == "authorization").then_some("Basic aG9vazphIHBhc3N3b3Jk");
@@ -114,6 +114,6 @@ fn the_postmark_login_is_compared_in_full() {
             certificate: None,
         };
         let refused = read(&posted);
-        assert!(matches!(refused, Err(Refused::Unverified(_))), "{authorization}");
+        assert!(matches!(refused, Err(HookRejection::Unverified(_))), "{authorization}");
     }
 }

@@ -16,11 +16,12 @@ use super::ses_hook::by_type;
 use crate::domain::ReportKind;
 use crate::email::api_calls::{Letter, Proof, cut, post, set_text};
 use crate::email::hooks::{
-    Posted, Refused, Report, Verified, detail, failed, json as parse, only_text, status_in,
-    time_in, wrong_signature,
+    EmailReport, HookRejection, Posted, VerifiedReports, detail, failed, json as parse, only_text,
+    status_in, time_in, wrong_signature,
 };
 use crate::email::http::{
-    Account, Answer, Api, Body, all, invalid, status_and_body, usual, without_id, words,
+    Account, ApiClient, Body, ProviderResponse, all, invalid, status_and_body, usual, without_id,
+    words,
 };
 use crate::email::{Certainty, Checked, Mailer, Message, Outcome, Permit};
 
@@ -35,12 +36,12 @@ const KEPT: Duration = Duration::from_secs(23 * 60 * 60);
 const QUOTA: Duration = Duration::from_secs(60 * 60);
 
 /// A mailer for one Resend account.
-pub(super) struct Resend(Api);
+pub(super) struct Resend(ApiClient);
 
 impl Resend {
     pub(super) fn new(account: Account) -> Result<Self, String> {
         let proof = Proof::bearer(&account.key)?;
-        Api::new(account, proof).map(Self)
+        ApiClient::new(account, proof).map(Self)
     }
 
     /// Checks the sender's domain, after the key was verified.
@@ -108,7 +109,7 @@ impl Mailer for Resend {
             body.headers.push(key);
             body
         };
-        let judge = |answer: &Answer, emails| judge(answer, reference, emails);
+        let judge = |answer: &ProviderResponse, emails| judge(answer, reference, emails);
         post(messages, permit, (&self.0, "/emails/batch"), body, judge).await
     }
 
@@ -148,7 +149,7 @@ fn dkim_names(domain: &Value) -> Vec<String> {
     selectors.map(|(selector, _)| format!("{selector}._domainkey.{name}")).collect()
 }
 
-fn said(answer: &Answer) -> String {
+fn said(answer: &ProviderResponse) -> String {
     let value = answer.value();
     let name = value["name"].as_str().filter(|name| !name.is_empty());
     let message = value["message"].as_str().unwrap_or_default();
@@ -156,7 +157,7 @@ fn said(answer: &Answer) -> String {
 }
 
 /// Returns the outcomes that an answer means for the emails of its call.
-fn judge(answer: &Answer, reference: &str, emails: usize) -> Vec<Outcome> {
+fn judge(answer: &ProviderResponse, reference: &str, emails: usize) -> Vec<Outcome> {
     let value = answer.value();
     if answer.is_success() {
         let ids = value["data"].as_array().into_iter().flatten();
@@ -198,7 +199,7 @@ pub(super) fn key(text: &str) -> Result<Vec<u8>, &'static str> {
 /// Verifies and reads a report, which Svix posts: HMAC-SHA256 over id, timestamp and body.
 ///
 /// Svix signs each attempt anew. All attempts have the same id, which identifies repeated reports.
-pub(super) fn read(posted: &Posted<'_>) -> Result<Verified, Refused> {
+pub(super) fn read(posted: &Posted<'_>) -> Result<VerifiedReports, HookRejection> {
     let id = posted.needs("svix-id")?;
     let timestamp = posted.needs("svix-timestamp")?;
     let signatures = posted.needs("svix-signature")?;
@@ -214,11 +215,15 @@ pub(super) fn read(posted: &Posted<'_>) -> Result<Verified, Refused> {
     posted.fresh(timestamp, OLDEST)?;
 
     let report = report(id, &parse(posted.body)?, posted.now)?;
-    Ok(Verified::of(report))
+    Ok(VerifiedReports::of(report))
 }
 
-fn report(id: &str, event: &Value, now: DateTime<Utc>) -> Result<Option<Report>, Refused> {
-    let event_type = event["type"].as_str().ok_or_else(Refused::incomplete)?;
+fn report(
+    id: &str,
+    event: &Value,
+    now: DateTime<Utc>,
+) -> Result<Option<EmailReport>, HookRejection> {
+    let event_type = event["type"].as_str().ok_or_else(HookRejection::incomplete)?;
     let data = &event["data"];
     let bounce = &data["bounce"];
     let (kind, sub_kind) = (bounce["type"].as_str(), bounce["subType"].as_str());
@@ -253,10 +258,10 @@ fn report(id: &str, event: &Value, now: DateTime<Utc>) -> Result<Option<Report>,
     };
     let (recipient, at) = (only_text(&data["to"])?, time_in(&event["created_at"])?);
     let known_as = data["email_id"].as_str();
-    Ok(Some(Report {
+    Ok(Some(EmailReport {
         provider_ids: Vec::from_iter(known_as.map(str::to_owned)),
         detail: detail([kind, sub_kind, status.as_deref()]),
-        ..Report::of(id, news, tag, recipient, at, now)
+        ..EmailReport::of(id, news, tag, recipient, at, now)
     }))
 }
 

@@ -139,6 +139,6 @@ fn a_report_with_a_field_of_another_type_is_incomplete() {
         (list().into(), "yesterday".into()),
         (list().into(), 1_398_124_800.into()),
     ] {
-        assert_eq!(read(to, at), Err(Refused::incomplete()));
+        assert_eq!(read(to, at), Err(HookRejection::incomplete()));
     }
 }

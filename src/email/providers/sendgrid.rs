@@ -16,10 +16,12 @@ use serde_json::{Value, json};
 use crate::domain::ReportKind;
 use crate::email::api_calls::{Letter, Proof, post, set_text, share};
 use crate::email::hooks::{
-    Posted, Refused, Report, Verified, detail, failed, json as parse, text_in, wrong_signature,
+    EmailReport, HookRejection, Posted, VerifiedReports, detail, failed, json as parse, text_in,
+    wrong_signature,
 };
 use crate::email::http::{
-    Account, Answer, Api, Body, accepted, all, invalid, status_and_body, usual, without_id,
+    Account, ApiClient, Body, ProviderResponse, accepted, all, invalid, status_and_body, usual,
+    without_id,
 };
 use crate::email::mime::one_line;
 use crate::email::placeholders::{in_html, in_text};
@@ -31,12 +33,12 @@ const MOST: usize = 1000;
 const BLOCKED: Duration = Duration::from_secs(60 * 60);
 
 /// A mailer for one SendGrid account.
-pub(super) struct SendGrid(Api);
+pub(super) struct SendGrid(ApiClient);
 
 impl SendGrid {
     pub(super) fn new(account: Account) -> Result<Self, String> {
         let proof = Proof::bearer(&account.key)?;
-        Api::new(account, proof).map(Self)
+        ApiClient::new(account, proof).map(Self)
     }
 
     /// Returns the body of a call. The letters must have equal content.
@@ -140,7 +142,7 @@ impl Mailer for SendGrid {
 }
 
 /// Returns SendGrid's own errors, if the answer has them.
-fn errors(answer: &Answer) -> Option<Vec<String>> {
+fn errors(answer: &ProviderResponse) -> Option<Vec<String>> {
     let value = answer.value();
     let errors = value["errors"].as_array()?.iter().map(|error| {
         let message = error["message"].as_str()?;
@@ -152,12 +154,12 @@ fn errors(answer: &Answer) -> Option<Vec<String>> {
     errors.collect()
 }
 
-fn said(answer: &Answer) -> String {
+fn said(answer: &ProviderResponse) -> String {
     answer.said(errors(answer).map(|errors| errors.join("; ")))
 }
 
 /// Returns the outcomes that an answer means for the emails of its call.
-fn judge(answer: &Answer, emails: usize) -> Vec<Outcome> {
+fn judge(answer: &ProviderResponse, emails: usize) -> Vec<Outcome> {
     let reason = format!("SendGrid: {}", said(answer));
     let after = answer.wait();
     let outcome = match answer.status {
@@ -208,7 +210,7 @@ pub(super) fn key(text: &str) -> Result<Vec<u8>, &'static str> {
 ///
 /// The signature covers the bytes, including the final line break, so the body must not be parsed
 /// and rewritten first. Repeated events are recognized by their ids.
-pub(super) fn read(posted: &Posted<'_>) -> Result<Verified, Refused> {
+pub(super) fn read(posted: &Posted<'_>) -> Result<VerifiedReports, HookRejection> {
     let timestamp = posted.needs("x-twilio-email-event-webhook-timestamp")?;
     let signature = posted.needs("x-twilio-email-event-webhook-signature")?;
     let signature = BASE64_STANDARD.decode(signature);
@@ -220,7 +222,7 @@ pub(super) fn read(posted: &Posted<'_>) -> Result<Verified, Refused> {
     posted.fresh(timestamp, OLDEST)?;
 
     let items: Vec<Value> = parse(posted.body)?;
-    let mut verified = Verified::default();
+    let mut verified = VerifiedReports::default();
     for item in &items {
         match report(item, posted.now) {
             Ok(Some(report)) => verified.reports.push(report),
@@ -229,17 +231,17 @@ pub(super) fn read(posted: &Posted<'_>) -> Result<Verified, Refused> {
         }
     }
     if !items.is_empty() && verified.unreadable == items.len() as u64 {
-        return Err(Refused::unreadable("none of the events has the documented form"));
+        return Err(HookRejection::unreadable("none of the events has the documented form"));
     }
     Ok(verified)
 }
 
-fn report(event: &Value, now: DateTime<Utc>) -> Result<Option<Report>, Refused> {
+fn report(event: &Value, now: DateTime<Utc>) -> Result<Option<EmailReport>, HookRejection> {
     let text = |name: &str| text_in(&event[name]);
     let (Some(what), Some(id), Some(seconds)) =
         (text("event")?, text("sg_event_id")?, event["timestamp"].as_i64())
     else {
-        return Err(Refused::incomplete());
+        return Err(HookRejection::incomplete());
     };
     let (status, reason) = (text("status")?, text("reason")?);
     let news = match what {
@@ -261,11 +263,11 @@ fn report(event: &Value, now: DateTime<Utc>) -> Result<Option<Report>, Refused> 
     let at = DateTime::from_timestamp(seconds, 0);
     // The part before the first dot is the id in the answer to the call.
     let known_as = text("sg_message_id")?.and_then(|id| id.split('.').next());
-    Ok(Some(Report {
+    Ok(Some(EmailReport {
         provider_ids: Vec::from_iter(known_as.map(str::to_owned)),
         detail: detail([status, text("bounce_classification")?]),
         // Our custom argument is among SendGrid's own fields.
-        ..Report::of(id, news, text("delivery")?, text("email")?, at, now)
+        ..EmailReport::of(id, news, text("delivery")?, text("email")?, at, now)
     }))
 }
 

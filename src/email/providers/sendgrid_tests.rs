@@ -26,7 +26,7 @@ fn an_email_without_links_or_text_omits_both() {
     let mut bare = email("ada", "Fourteen works");
     bare.personal = None;
     bare.to_name = None;
-    bare.content = std::sync::Arc::new(crate::email::Content {
+    bare.content = std::sync::Arc::new(crate::email::SharedContent {
         subject: "x".into(),
         html: "<p>x".into(),
         text: crate::email::Text::default(),

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use crate::domain::Address;
 use crate::email::api_calls::{Aws, Letter, post, set_text};
 use crate::email::http::{
-    Account, Answer, Api, Body, NoAnswer, accepted, all, invalid, key_rejected, status_and_body,
-    usual,
+    Account, ApiClient, Body, NoAnswer, ProviderResponse, accepted, all, invalid, key_rejected,
+    status_and_body, usual,
 };
 use crate::email::mime::mailbox_in_ascii;
 use crate::email::placeholders::in_text;
@@ -57,7 +57,7 @@ const STOPPING: [&str; 14] = [
 
 /// A mailer for one SES account in one region.
 pub(super) struct Ses {
-    api: Api,
+    api: ApiClient,
     from: String,
     reply_to: Vec<String>,
     set: String,
@@ -81,7 +81,7 @@ impl Ses {
                 .map(|address| mailbox_in_ascii(address, None))
                 .collect::<Result<_, _>>()?,
             set: account.option(SET),
-            api: Api::new(account, signer)?,
+            api: ApiClient::new(account, signer)?,
         })
     }
 
@@ -130,7 +130,7 @@ impl Ses {
         };
         let api = (&self.api, "/v2/email/outbound-emails");
         let body = |ready: &[Letter<'_>]| Body::json(&self.body(&ready[0], &to));
-        let judge = |answer: &Answer, emails: usize| {
+        let judge = |answer: &ProviderResponse, emails: usize| {
             all(judge(answer, &self.api.account.sender.from), emails)
         };
         post(std::slice::from_ref(message), permit, api, body, judge).await
@@ -175,7 +175,11 @@ impl Ses {
     }
 }
 
-fn check_identity(identity: &str, answer: Result<Answer, NoAnswer>, rate: &str) -> Checked {
+fn check_identity(
+    identity: &str,
+    answer: Result<ProviderResponse, NoAnswer>,
+    rate: &str,
+) -> Checked {
     // The identity may be an address, which is not displayed.
     let shown = identity.rsplit('@').next().unwrap_or(identity);
     let (status, found) = status_and_body(&answer);
@@ -245,7 +249,7 @@ impl Mailer for Ses {
 }
 
 /// Returns an exception's name and message. Both may be empty.
-fn fault(answer: &Answer) -> (String, String) {
+fn fault(answer: &ProviderResponse) -> (String, String) {
     let value = answer.value();
     let text = |name: &str| value[name].as_str();
     let message = text("message").or(text("Message")).unwrap_or_default();
@@ -256,7 +260,7 @@ fn fault(answer: &Answer) -> (String, String) {
 }
 
 /// Returns the result of a failed check. SES also rejects a key with status 400.
-fn failed_check(answer: Result<Answer, NoAnswer>) -> Checked {
+fn failed_check(answer: Result<ProviderResponse, NoAnswer>) -> Checked {
     match answer {
         Ok(answer) if answer.status == 400 => key_rejected("Amazon SES", &said(&answer), REMEDY),
         answer => invalid("Amazon SES", answer, said, REMEDY),
@@ -264,14 +268,14 @@ fn failed_check(answer: Result<Answer, NoAnswer>) -> Checked {
 }
 
 /// Returns a text for the ledger with the status and the exception's name and message.
-fn said(answer: &Answer) -> String {
+fn said(answer: &ProviderResponse) -> String {
     let (name, message) = fault(answer);
     let is_named = !(name.is_empty() && message.is_empty());
     answer.said(is_named.then(|| format!("{name}: {message}")))
 }
 
 /// Returns the outcome that an answer means for the email of its call.
-fn judge(answer: &Answer, from: &Address) -> Outcome {
+fn judge(answer: &ProviderResponse, from: &Address) -> Outcome {
     if answer.is_success() {
         return accepted("Amazon SES", answer, answer.value()["MessageId"].as_str());
     }

@@ -20,8 +20,8 @@ use x509_parser::pem::parse_x509_pem;
 use super::ses::domain_in;
 use crate::domain::ReportKind;
 use crate::email::hooks::{
-    PinnedUrl, Posted, Refused, Report, Verified, detail, failed, only_text, time_in,
-    wrong_signature,
+    EmailReport, HookRejection, PinnedUrl, Posted, VerifiedReports, detail, failed, only_text,
+    time_in, wrong_signature,
 };
 
 /// SNS retries for an hour. The rest is a margin.
@@ -67,15 +67,16 @@ pub(super) fn topic(text: &str) -> Result<Vec<u8>, &'static str> {
 }
 
 /// Returns the host of SNS in the topic's region.
-fn host(topic: &[u8]) -> Result<String, Refused> {
-    let topic = std::str::from_utf8(topic).map_err(Refused::unreadable)?;
+fn host(topic: &[u8]) -> Result<String, HookRejection> {
+    let topic = std::str::from_utf8(topic).map_err(HookRejection::unreadable)?;
     let region = topic.split(':').nth(3).unwrap_or_default();
-    let domain = domain_in(region).ok_or_else(|| Refused::unverified("the topic has no region"))?;
+    let domain =
+        domain_in(region).ok_or_else(|| HookRejection::unverified("the topic has no region"))?;
     Ok(format!("sns.{region}.{domain}"))
 }
 
 /// Returns the URL of the certificate. The host always follows from our topic's region.
-pub(super) fn certificate(posted: &Posted<'_>) -> Result<PinnedUrl, Refused> {
+pub(super) fn certificate(posted: &Posted<'_>) -> Result<PinnedUrl, HookRejection> {
     let (envelope, host) = (Envelope::of(posted)?, host(posted.key)?);
     let path = envelope.certificate.strip_prefix(&format!("https://{host}"));
     let (start, end) = CERTIFICATE;
@@ -85,38 +86,39 @@ pub(super) fn certificate(posted: &Posted<'_>) -> Result<PinnedUrl, Refused> {
     });
     match path.filter(|_| is_theirs) {
         Some(path) => Ok(PinnedUrl { path: path.to_owned(), host }),
-        None => Err(Refused::unverified(
+        None => Err(HookRejection::unverified(
             "the certificate is not where SNS keeps those of the topic's region",
         )),
     }
 }
 
-pub(super) fn read(posted: &Posted<'_>) -> Result<Verified, Refused> {
+pub(super) fn read(posted: &Posted<'_>) -> Result<VerifiedReports, HookRejection> {
     let envelope = Envelope::of(posted)?;
     let certificate = posted.certificate.as_deref();
-    let certificate = certificate.ok_or_else(|| Refused::unverified("no certificate"))?;
+    let certificate = certificate.ok_or_else(|| HookRejection::unverified("no certificate"))?;
     envelope.verify(certificate, posted.now)?;
     match envelope.kind.as_str() {
-        "Notification" => Ok(Verified::of(envelope.report(posted.now)?)),
-        "SubscriptionConfirmation" => {
-            Ok(Verified { confirm: Some(envelope.confirmation(posted.key)?), ..Verified::of(None) })
-        }
-        _ => Ok(Verified::of(None)),
+        "Notification" => Ok(VerifiedReports::of(envelope.report(posted.now)?)),
+        "SubscriptionConfirmation" => Ok(VerifiedReports {
+            confirm: Some(envelope.confirmation(posted.key)?),
+            ..VerifiedReports::of(None)
+        }),
+        _ => Ok(VerifiedReports::of(None)),
     }
 }
 
 impl Envelope {
     /// Parses a request. Fails if it names another topic or is too old, before any signature is
     /// verified.
-    fn of(posted: &Posted<'_>) -> Result<Self, Refused> {
+    fn of(posted: &Posted<'_>) -> Result<Self, HookRejection> {
         let envelope: Self = serde_json::from_slice(posted.body).map_err(|error| {
-            Refused::unverified(format!("this is not a message of SNS: {error}"))
+            HookRejection::unverified(format!("this is not a message of SNS: {error}"))
         })?;
         if envelope.topic_arn.as_bytes() != posted.key {
-            return Err(Refused::unverified("it is of another topic than hooks.ses_topic"));
+            return Err(HookRejection::unverified("it is of another topic than hooks.ses_topic"));
         }
         let signed = DateTime::parse_from_rfc3339(&envelope.timestamp);
-        let signed = signed.map_err(|_| Refused::unverified("the timestamp is no time"))?;
+        let signed = signed.map_err(|_| HookRejection::unverified("the timestamp is no time"))?;
         posted.check_age(signed.to_utc(), OLDEST)?;
         Ok(envelope)
     }
@@ -144,21 +146,21 @@ impl Envelope {
         signed
     }
 
-    fn verify(&self, certificate: &[u8], now: DateTime<Utc>) -> Result<(), Refused> {
-        let unreadable = |_| Refused::unverified("the certificate cannot be read");
+    fn verify(&self, certificate: &[u8], now: DateTime<Utc>) -> Result<(), HookRejection> {
+        let unreadable = |_| HookRejection::unverified("the certificate cannot be read");
         let (_, pem) = parse_x509_pem(certificate)
-            .map_err(|_| Refused::unverified("the certificate is no PEM"))?;
+            .map_err(|_| HookRejection::unverified("the certificate is no PEM"))?;
         let x509 = pem.parse_x509().map_err(unreadable)?;
         let (validity, now) = (x509.validity(), now.timestamp());
         if !(validity.not_before.timestamp()..=validity.not_after.timestamp()).contains(&now) {
-            return Err(Refused::unverified(
+            return Err(HookRejection::unverified(
                 "the certificate is not valid now; is this machine's clock right?",
             ));
         }
         let hash: &'static dyn VerificationAlgorithm = match self.signature_version.as_str() {
             "1" => &RSA_PKCS1_2048_8192_SHA1_FOR_LEGACY_USE_ONLY,
             "2" => &RSA_PKCS1_2048_8192_SHA256,
-            _ => return Err(Refused::unverified("the signature has an unknown version")),
+            _ => return Err(HookRejection::unverified("the signature has an unknown version")),
         };
         let key = &x509.public_key().subject_public_key.data;
         let signature = BASE64_STANDARD.decode(&self.signature);
@@ -169,10 +171,10 @@ impl Envelope {
     }
 
     /// Returns the address that confirms the subscription. Only the token comes from the body.
-    fn confirmation(&self, topic: &[u8]) -> Result<PinnedUrl, Refused> {
+    fn confirmation(&self, topic: &[u8]) -> Result<PinnedUrl, HookRejection> {
         let token = self.token.as_deref().unwrap_or_default();
         if token.is_empty() || !token.bytes().all(|b| b.is_ascii_alphanumeric()) {
-            return Err(Refused::unreadable("the token is not one of SNS"));
+            return Err(HookRejection::unreadable("the token is not one of SNS"));
         }
         let arn = self.topic_arn.replace(':', "%3A");
         Ok(PinnedUrl {
@@ -182,7 +184,7 @@ impl Envelope {
     }
 
     /// Reads the report in the message; `None` if it is not SES's.
-    fn report(&self, now: DateTime<Utc>) -> Result<Option<Report>, Refused> {
+    fn report(&self, now: DateTime<Utc>) -> Result<Option<EmailReport>, HookRejection> {
         match serde_json::from_str(&self.message) {
             Ok(event) => report(&event, &self.message_id, now),
             Err(_) => Ok(None),
@@ -210,10 +212,14 @@ fn stated<'a>(details: &'a Value, field: &'a str) -> impl Iterator<Item = &'a st
 
 /// Reads an event of a configuration set or a notification of an identity. They differ only in the
 /// name of the event's type. Each type has details in a field of its own.
-fn report(event: &Value, id: &str, now: DateTime<Utc>) -> Result<Option<Report>, Refused> {
+fn report(
+    event: &Value,
+    id: &str,
+    now: DateTime<Utc>,
+) -> Result<Option<EmailReport>, HookRejection> {
     let event_type = event["eventType"].as_str();
     let event_type = event_type.or(event["notificationType"].as_str());
-    let event_type = event_type.ok_or_else(Refused::incomplete)?;
+    let event_type = event_type.ok_or_else(HookRejection::incomplete)?;
     let (bounce, complaint) = (&event["bounce"], &event["complaint"]);
     let (news, details) = match event_type {
         "Delivery" => (ReportKind::Delivered, &event["delivery"]),
@@ -256,10 +262,10 @@ fn report(event: &Value, id: &str, now: DateTime<Utc>) -> Result<Option<Report>,
     let kind = first(&["bounceType", "complaintFeedbackType", "delayType"]);
     let sub_kind = first(&["bounceSubType", "complaintSubType"]);
     let known_as = mail["messageId"].as_str();
-    Ok(Some(Report {
+    Ok(Some(EmailReport {
         provider_ids: Vec::from_iter(known_as.map(str::to_owned)),
         detail: detail([kind, sub_kind, stated(details, "status").next()]),
-        ..Report::of(id, news, tag, recipient, at, now)
+        ..EmailReport::of(id, news, tag, recipient, at, now)
     }))
 }
 

@@ -38,7 +38,7 @@ fn envelope(version: &str, signature: &str) -> Value {
 }
 
 /// Verifies and reads a body at this time, with the right certificate.
-fn at(now: DateTime<Utc>, body: &Value) -> Result<Verified, Refused> {
+fn at(now: DateTime<Utc>, body: &Value) -> Result<VerifiedReports, HookRejection> {
     let body = body.to_string();
     let header = |_: &str| None;
     let posted = |certificate| Posted {
@@ -57,7 +57,7 @@ fn at(now: DateTime<Utc>, body: &Value) -> Result<Verified, Refused> {
 /// Returns the reason why the body is rejected.
 fn refused(body: &Value) -> String {
     match at(noon(), body) {
-        Err(Refused::Unverified(why)) => why,
+        Err(HookRejection::Unverified(why)) => why,
         other => panic!("{body}: {other:?}"),
     }
 }
@@ -135,7 +135,7 @@ fn a_message_older_than_the_retry_period_is_rejected() {
     let shifted = |seconds: i64| at(noon() + TimeDelta::seconds(seconds), &body);
     assert!(shifted(7_200).is_ok() && shifted(-300).is_ok());
     for seconds in [7_201, -301] {
-        assert!(matches!(shifted(seconds), Err(Refused::Unverified(_))));
+        assert!(matches!(shifted(seconds), Err(HookRejection::Unverified(_))));
     }
 }
 

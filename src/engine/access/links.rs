@@ -324,7 +324,7 @@ impl Link {
 
     fn decode(version: char, bytes: &[u8]) -> Option<Self> {
         let (seconds, rest) = bytes.split_first_chunk::<MOMENT>()?;
-        let mut rest = Reader(rest);
+        let mut rest = TokenReader(rest);
         let address = match version >= ADDRESSED {
             true => Some(Address::stored(rest.text()?).ok()?),
             false => None,
@@ -381,9 +381,9 @@ fn short(number: usize) -> [u8; 2] {
 }
 
 /// The bytes of a token that are not decoded yet.
-struct Reader<'a>(&'a [u8]);
+struct TokenReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> TokenReader<'a> {
     fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let (first, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;

@@ -63,7 +63,7 @@ fn signed(header: &Value, claims: &Value, pair: &Ed25519KeyPair) -> String {
 }
 
 fn opened(keys: &[TokenKey], token: &str) -> Result<String, TokenError> {
-    let opened = Tokens::new("tidings", keys.to_vec()).open(token, now());
+    let opened = UserTokens::new("tidings", keys.to_vec()).open(token, now());
     if let Err(refused) = &opened {
         let error = refused.to_string();
         for part in token.split('.').filter(|part| part.len() > 8) {
@@ -94,7 +94,7 @@ fn a_token_opens_with_its_subject_under_either_algorithm() {
 
 #[test]
 fn issued_tokens_are_accepted() {
-    let tokens = Tokens::new("tidings", vec![eddsa("a", &pair()), hs256("b", SECRET)]);
+    let tokens = UserTokens::new("tidings", vec![eddsa("a", &pair()), hs256("b", SECRET)]);
     let user = UserId::new("mara/1").unwrap();
 
     let token = tokens.make(&user, now(), LONGEST).unwrap().unwrap();
@@ -107,7 +107,7 @@ fn issued_tokens_are_accepted() {
     assert_eq!(tokens.open(token.expose(), later), Err(TokenError::Expired));
     assert!(tokens.make(&user, now(), TimeDelta::hours(25)).is_err());
     assert!(tokens.make(&user, now(), TimeDelta::zero()).is_err());
-    let unsigned = Tokens::new("tidings", vec![eddsa("a", &pair())]);
+    let unsigned = UserTokens::new("tidings", vec![eddsa("a", &pair())]);
     assert_eq!(unsigned.make(&user, now(), LONGEST), Ok(None));
 }
 

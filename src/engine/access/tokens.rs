@@ -3,7 +3,7 @@
 //! The configured key determines the algorithm, not the token's header (P8), and only HS256 and
 //! Ed25519 are implemented. The claims `sub`, `aud` and `exp` are required, and `exp` is at most 24
 //! hours ahead. Times are compared with the clock that the caller passes. Error messages do not
-//! quote the token. Start with [`Tokens::open`].
+//! quote the token. Start with [`UserTokens::open`].
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ const LEEWAY: TimeDelta = TimeDelta::seconds(30);
 
 /// Verifies user tokens. Can also create them, for trials.
 #[derive(Clone)]
-pub struct Tokens {
+pub struct UserTokens {
     audience: String,
     keys: Arc<[TokenKey]>,
 }
@@ -99,7 +99,7 @@ struct Header {
 #[derive(Deserialize)]
 struct Claims {
     sub: Option<String>,
-    aud: Option<Audience>,
+    aud: Option<TokenAudience>,
     exp: Option<f64>,
     nbf: Option<f64>,
     iat: Option<f64>,
@@ -107,12 +107,12 @@ struct Claims {
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Audience {
+enum TokenAudience {
     One(String),
     Several(Vec<String>),
 }
 
-impl Tokens {
+impl UserTokens {
     /// Accepts tokens for this audience that are signed with one of these keys.
     pub fn new(audience: impl Into<String>, keys: Vec<TokenKey>) -> Self {
         Self { audience: audience.into(), keys: keys.into() }
@@ -148,8 +148,8 @@ impl Tokens {
         verify(&key.material, &header.alg, message, signature)?;
         let claims: Claims = parse(claims)?;
         let is_ours = match claims.aud.as_ref() {
-            Some(Audience::One(audience)) => *audience == self.audience,
-            Some(Audience::Several(audiences)) => audiences.contains(&self.audience),
+            Some(TokenAudience::One(audience)) => *audience == self.audience,
+            Some(TokenAudience::Several(audiences)) => audiences.contains(&self.audience),
             None => return Err(TokenError::Lacks("aud".into())),
         };
         if !is_ours {

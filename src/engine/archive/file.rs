@@ -124,7 +124,7 @@ pub(super) fn prepare(folder: &Path) -> Result<()> {
 }
 
 /// A verified export, at first under its temporary name.
-pub(super) struct Draft {
+pub(super) struct ExportDraft {
     partial: Partial,
     folder: PathBuf,
     pub target: PathBuf,
@@ -133,7 +133,7 @@ pub(super) struct Draft {
     exists: bool,
 }
 
-impl Draft {
+impl ExportDraft {
     /// Exports a day and verifies the file.
     pub(super) async fn write(
         days: &dyn Days,

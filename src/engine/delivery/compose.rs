@@ -13,14 +13,14 @@ use chrono::{DateTime, TimeDelta, Utc};
 use self::renderings::{Contents, Reasons};
 use super::brand_identities::{Identities, Identity};
 use crate::context::Context;
-use crate::domain::batch::Item;
+use crate::domain::batch::BatchItem;
 use crate::domain::day_stack::EventAt;
 use crate::domain::delivery::{Cause, Deferral, Settlement};
 use crate::domain::digest_content::{assemble, showable, wanted_by};
 use crate::domain::email_content::{Caps, gather};
 use crate::domain::{
-    BatchKey, BrandName, Cadence, Content, Delivery, DeliveryState, EmailScope, Event, Id,
-    Occasion, PersonStacks, Stack, User, UserId, Window,
+    BatchKey, BrandName, Cadence, DaySet, Delivery, DeliveryState, EmailContent, EmailScope, Event,
+    Id, Occasion, Stack, User, UserId, UserStacks,
 };
 use crate::email::Message;
 use crate::engine::Result;
@@ -62,7 +62,7 @@ pub(super) struct BuiltEmail {
 
 /// The result of building some rows.
 #[derive(Default)]
-pub(super) struct Built {
+pub(super) struct BuiltRows {
     pub emails: Vec<BuiltEmail>,
     /// Rows that ended without an email.
     pub settlements: Vec<Settlement>,
@@ -88,10 +88,10 @@ const MANDATORY: Selection = Selection::Wanted(EmailScope::MandatoryOnly);
 
 /// The events of a batch that its email may include.
 #[derive(Debug)]
-struct BatchEvents {
+struct CandidateEvents {
     key: BatchKey,
     /// In the order in which they joined.
-    items: Vec<Item>,
+    items: Vec<BatchItem>,
     /// The number of further events, which were counted but not kept.
     omitted: u64,
     /// Whether its markers are written: the provider once accepted its email.
@@ -102,7 +102,7 @@ struct BatchEvents {
 struct Chosen<'a> {
     /// The events of digests, in the order of the rows.
     digests: Vec<Vec<EventAt<'a>>>,
-    batches: HashMap<Id, BatchEvents>,
+    batches: HashMap<Id, CandidateEvents>,
     reasons: Reasons,
 }
 
@@ -111,7 +111,7 @@ type Allowed<'a> = (&'a User, Option<String>);
 
 /// Checks that the stacks of the row accept markers. Otherwise each later email would repeat the
 /// events. The next email excludes such a stack.
-fn takes_markers(row: &Delivery, stacks: &PersonStacks) -> Result<(), String> {
+fn takes_markers(row: &Delivery, stacks: &UserStacks) -> Result<(), String> {
     let covered = |stack: &&Stack| row.watermarks.iter().any(|(id, _)| *id == stack.id);
     let mut covered = stacks.stacks.iter().filter(covered);
     match covered.find_map(|stack| Some((stack.id.day, stack.defect?))) {
@@ -126,14 +126,14 @@ impl Compose {
     ///
     /// If the rows are `sending`, they are those of a call to repeat. Its first build was within
     /// the bounds, so all of them are built.
-    pub(super) async fn build(&self, rows: &[Delivery], at: DateTime<Utc>) -> Result<Built> {
+    pub(super) async fn build(&self, rows: &[Delivery], at: DateTime<Utc>) -> Result<BuiltRows> {
         let mut catalog = Catalog::of_emails(&self.context);
         let mut stacks = self.read(rows).await?;
         let readers = eligibility::load_readers(&stacks, &catalog);
         let (people, mut inboxes) = readers.await?;
         // A digest that is built again after its markers were written includes the same events.
         for ((row, person), inbox) in rows.iter().zip(&stacks).zip(&mut inboxes) {
-            inbox.take_if(|_| person.hold_marker(row.marker));
+            inbox.take_if(|_| person.has_digest_marker(row.marker));
         }
         let which = StackEvents::All;
         eligibility::exclude(&mut stacks, &people, &inboxes, which, &mut catalog).await?;
@@ -150,7 +150,7 @@ impl Compose {
         let chosen = self.choose(rows, &people, &stacks, &selections, &mut catalog);
         let chosen = chosen.await?;
         let maker = self.identity.links.maker().await?;
-        let (mut built, mut contents) = (Built::default(), Contents::default());
+        let (mut built, mut contents) = (BuiltRows::default(), Contents::default());
         for (place, ((row, allowed), stacks)) in rows.iter().zip(allowed).zip(&stacks).enumerate() {
             let is_repeated = row.state == DeliveryState::Sending;
             if !is_repeated && contents.is_full() {
@@ -160,7 +160,7 @@ impl Compose {
             let batch = row.occasion.batch();
             let events = batch.and_then(|batch| chosen.batches.get(&batch));
             let has_markers = match batch {
-                None => stacks.hold_marker(row.marker),
+                None => stacks.has_digest_marker(row.marker),
                 Some(_) => events.is_some_and(|of| of.has_markers),
             };
             let takes = |allowed| takes_markers(row, stacks).map(|()| allowed);
@@ -240,7 +240,7 @@ impl Compose {
         &self,
         rows: &[Delivery],
         people: &[Option<User>],
-        stacks: &'a [PersonStacks],
+        stacks: &'a [UserStacks],
         selections: &[Selection],
         catalog: &mut Catalog,
     ) -> Result<Chosen<'a>> {
@@ -282,18 +282,18 @@ impl Compose {
 
     /// Reads the stacks of each row's user, in the order of the rows. Rows that cover nothing get
     /// none.
-    async fn read(&self, rows: &[Delivery]) -> Result<Vec<PersonStacks>> {
+    async fn read(&self, rows: &[Delivery]) -> Result<Vec<UserStacks>> {
         let with_stacks = || rows.iter().filter(|row| !row.watermarks.is_empty());
         let covered = with_stacks().flat_map(|row| &row.watermarks);
         let users: Vec<UserId> = with_stacks().map(|row| row.user.clone()).collect();
         let mut read = Vec::new().into_iter();
-        if let Some(window) = Window::of(covered.map(|(stack, _)| stack.day)) {
+        if let Some(window) = DaySet::of(covered.map(|(stack, _)| stack.day)) {
             let stacks = self.context.store.windows(window, &users).await?;
             read = stacks.into_iter();
         }
         let stacks = rows.iter().map(|row| {
             let own = (!row.watermarks.is_empty()).then(|| read.next()).flatten();
-            own.unwrap_or_else(|| PersonStacks { user: row.user.clone(), stacks: Vec::new() })
+            own.unwrap_or_else(|| UserStacks { user: row.user.clone(), stacks: Vec::new() })
         });
         Ok(stacks.collect())
     }
@@ -311,7 +311,7 @@ impl Compose {
         chosen: &Chosen<'_>,
         place: usize,
         catalog: &Catalog,
-    ) -> Option<Content> {
+    ) -> Option<EmailContent> {
         let content = match row.occasion.batch() {
             None => {
                 let applies = |event: &Event| catalog.event_data(event);
@@ -326,7 +326,7 @@ impl Compose {
     }
 
     /// Returns the content of a batch's email; `None` if no event applies.
-    fn batch_content(&self, events: &BatchEvents, catalog: &Catalog) -> Option<Content> {
+    fn batch_content(&self, events: &CandidateEvents, catalog: &Catalog) -> Option<EmailContent> {
         let applies = |event: &Event| catalog.event_data(event);
         let (key, policies) = (&events.key, &self.context.policies);
         gather(key, &events.items, events.omitted, policies, applies)
@@ -336,7 +336,7 @@ impl Compose {
     fn wanted<'a>(
         &self,
         row: &Delivery,
-        stacks: &'a PersonStacks,
+        stacks: &'a UserStacks,
         user: &User,
         selection: Selection,
     ) -> Vec<EventAt<'a>> {
@@ -416,7 +416,7 @@ impl Compose {
 }
 
 /// Returns the events of each batch, newest first.
-fn newest_first(batches: &HashMap<Id, BatchEvents>) -> HashMap<Id, Vec<Event>> {
-    let newest = |of: &BatchEvents| of.items.iter().rev().cloned().map(Event::from).collect();
+fn newest_first(batches: &HashMap<Id, CandidateEvents>) -> HashMap<Id, Vec<Event>> {
+    let newest = |of: &CandidateEvents| of.items.iter().rev().cloned().map(Event::from).collect();
     batches.iter().map(|(id, of)| (*id, newest(of))).collect()
 }

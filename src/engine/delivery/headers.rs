@@ -8,7 +8,7 @@
 use sha2::{Digest as _, Sha256};
 
 use crate::config::Config;
-use crate::domain::{BrandName, Category, Content, Delivery, EventType, Occasion, Policies};
+use crate::domain::{BrandName, Category, Delivery, EmailContent, EventType, Occasion, Policies};
 
 /// The settings for these headers.
 #[derive(Debug, Clone)]
@@ -45,7 +45,7 @@ impl Headers {
     }
 
     /// Returns the headers of an email with this content.
-    pub fn of(&self, row: &Delivery, content: &Content, policies: &Policies) -> Vec<Header> {
+    pub fn of(&self, row: &Delivery, content: &EmailContent, policies: &Policies) -> Vec<Header> {
         let list = self.list(&list_of(&row.occasion, content, policies));
         let feedback = self.feedback(row, content);
         let mut headers: Vec<Header> = [list].into_iter().chain(feedback).collect();
@@ -84,7 +84,7 @@ impl Headers {
 
     /// Returns the `Feedback-ID` header, under which Gmail counts spam reports: period or day,
     /// cadence or event type, `digest` or `batch`, and the sender.
-    fn feedback(&self, row: &Delivery, content: &Content) -> Option<Header> {
+    fn feedback(&self, row: &Delivery, content: &EmailContent) -> Option<Header> {
         let sender = self.feedback_id.as_ref()?;
         let of = match &row.occasion {
             Occasion::Digest(cadence, period) => format!("{period}:{cadence}:digest"),
@@ -103,7 +103,7 @@ impl Headers {
 
 /// Returns the name of the email's list. A batch belongs to the category that all its types share,
 /// or else to its only type.
-fn list_of(occasion: &Occasion, content: &Content, policies: &Policies) -> String {
+fn list_of(occasion: &Occasion, content: &EmailContent, policies: &Policies) -> String {
     if let Occasion::Digest(..) = occasion {
         return DIGEST.to_owned();
     }

@@ -19,8 +19,8 @@ use super::outcomes::Decisions;
 use crate::context::Context;
 use crate::domain::delivery::{Deferral, DeliveryOutcome, Settlement, Transition};
 use crate::domain::{
-    BadStack, Batch, BatchState, Day, Defect, Delivery, DeliveryId, DeliveryState, Id, Mailed,
-    Occasion, PersonStacks, UserId,
+    BadStack, Batch, BatchMarker, BatchState, Day, Defect, Delivery, DeliveryId, DeliveryState, Id,
+    Occasion, UserId, UserStacks,
 };
 use crate::engine::{Result, crash};
 use crate::store::{Claim, NewMarker};
@@ -217,7 +217,7 @@ impl Ledger {
             self.context.store.close(&ids).await?;
             crash::point("after-close");
         }
-        self.tally.passed_over(bad);
+        self.tally.note_bad_stacks(bad);
         Ok(())
     }
 
@@ -244,7 +244,7 @@ impl Ledger {
             }
             let id = row.marker;
             markers.extend(days.into_iter().map(|(day, fanouts)| {
-                NewMarker::Mailed(row.user.clone(), day, Mailed { id, fanouts })
+                NewMarker::Mailed(row.user.clone(), day, BatchMarker { id, fanouts })
             }));
         }
         let bad = self.write_markers(markers).await?;
@@ -265,7 +265,7 @@ fn is_large(batch: &Batch) -> bool {
 
 /// Returns the fan-outs that the markers list: all of the batch's own or, if `stacks` is given,
 /// those that are stored there. Entries beyond the cap of a day are not stored.
-fn listed(batch: &Batch, stacks: Option<&PersonStacks>) -> Vec<Id> {
+fn listed(batch: &Batch, stacks: Option<&UserStacks>) -> Vec<Id> {
     let Some(stacks) = stacks else {
         return batch.own_fanouts().collect();
     };
@@ -328,17 +328,17 @@ impl std::ops::AddAssign for Tally {
 /// The deliveries that a run has processed, and their outcomes. Each counts once. Clones share one
 /// tally.
 #[derive(Debug, Clone, Default)]
-pub struct RunTally(Arc<Mutex<Entries>>);
+pub struct RunTally(Arc<Mutex<MarkerEntries>>);
 
 #[derive(Debug, Default)]
-struct Entries {
+struct MarkerEntries {
     tally: Tally,
     /// The unsettled deliveries, and why they wait.
     waiting: HashMap<DeliveryId, Option<String>>,
     begun: u64,
 }
 
-impl Entries {
+impl MarkerEntries {
     fn settle(&mut self, id: &DeliveryId, state: DeliveryState, items: u32, reason: Option<&str>) {
         if self.waiting.remove(id).is_some() {
             self.tally.settle(state, items, reason);
@@ -347,12 +347,12 @@ impl Entries {
 }
 
 impl RunTally {
-    fn entries(&self) -> MutexGuard<'_, Entries> {
+    fn entries(&self) -> MutexGuard<'_, MarkerEntries> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the counts so far, with unsettled deliveries as deferred.
-    pub fn so_far(&self) -> Tally {
+    pub fn snapshot(&self) -> Tally {
         let entries = self.entries();
         let mut tally = Tally { deferred: entries.waiting.len() as u64, ..entries.tally.clone() };
         for reason in entries.waiting.values().flatten() {
@@ -380,7 +380,7 @@ impl RunTally {
     ///
     /// A row that another process has settled counts only if the run was waiting for it. Returns
     /// the number of unsettled rows that are new to the run.
-    pub fn take_up(&self, rows: &[Delivery]) -> u64 {
+    pub fn record_started(&self, rows: &[Delivery]) -> u64 {
         let mut entries = self.entries();
         let before = entries.begun;
         for row in rows {
@@ -398,7 +398,7 @@ impl RunTally {
     }
 
     /// Counts documents that were skipped or could not take a marker.
-    pub fn passed_over(&self, bad: impl IntoIterator<Item = BadStack>) {
+    pub fn note_bad_stacks(&self, bad: impl IntoIterator<Item = BadStack>) {
         self.entries().tally.bad_stacks.note(bad);
     }
 

@@ -13,7 +13,7 @@ use crate::domain::delivery::{Corrected, Correction, OperatorDecision, Reopening
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Pause, ReportKind, UserId};
 use crate::engine::{Error, Result};
 use crate::store::{Counted, DeliveryFilter, Release, Span};
-use crate::wire::delivery::{Retried, WaitReason, Waiting};
+use crate::wire::delivery::{Retried, WaitReason, WaitingEmails};
 
 /// Operations on the ledger for operators.
 pub struct DeliveryService {
@@ -205,13 +205,13 @@ impl DeliveryService {
     }
 
     /// Returns the number of waiting emails and their reasons, for these users or for all.
-    pub async fn waiting(&self, users: Option<&[UserId]>) -> Result<Waiting> {
+    pub async fn waiting(&self, users: Option<&[UserId]>) -> Result<WaitingEmails> {
         let now = self.context.clock.now();
         let states = [DeliveryState::Pending, DeliveryState::Sending];
         let counted = states.map(Counted::Deliveries);
         let all: u64 = self.context.store.count(&counted).await?.iter().sum();
         if all == 0 {
-            return Ok(Waiting::default());
+            return Ok(WaitingEmails::default());
         }
         let mut rows = Vec::new();
         for state in states {
@@ -227,7 +227,7 @@ impl DeliveryService {
             Some(_) => rows.len() as u64,
             None => all,
         };
-        Ok(Waiting { emails, reasons: reasons(&rows, now) })
+        Ok(WaitingEmails { emails, reasons: reasons(&rows, now) })
     }
 }
 

@@ -3,7 +3,7 @@
 //! Nothing is read or written here (P5). An email that was certainly not accepted is retried with
 //! growing delays, up to a number of attempts and an age. One that may have been accepted stays
 //! `sending` while [`Certainty`] allows to resolve it. Then it is `unknown`. Start with
-//! [`Retry::decide`].
+//! [`RetryPolicy::decide`].
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::email::{Certainty, Outcome};
 
 /// Decides what follows from outcomes.
 #[derive(Debug, Clone, Copy)]
-pub struct Retry {
+pub struct RetryPolicy {
     /// The limits of attempts and the delays.
     pub settings: Sending,
     /// How an unknown outcome can be resolved.
@@ -92,7 +92,7 @@ const SOONEST: TimeDelta = TimeDelta::seconds(1);
 /// The shortest delay before a call with an unknown outcome is repeated.
 const REPEAT_AFTER: TimeDelta = TimeDelta::seconds(2);
 
-impl Retry {
+impl RetryPolicy {
     /// Decides what the outcomes of a call mean. `now` is when they arrived. `provider` is stored
     /// as the source of suppressions.
     pub(super) fn decide(

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use super::*;
 use crate::domain::{Address, Cadence, DeliveryId, Id, Occasion, Share, UserId};
-use crate::email::{Content, Message, Text};
+use crate::email::{Message, SharedContent, Text};
 
 fn now() -> DateTime<Utc> {
     DateTime::from_timestamp(1_398_072_600, 0).unwrap()
 }
 
-fn retry() -> Retry {
+fn retry() -> RetryPolicy {
     let settings = Sending {
         chunk: 1_000,
         in_flight: 16,
@@ -28,7 +28,7 @@ fn retry() -> Retry {
         patience: TimeDelta::minutes(15),
         keep: TimeDelta::days(30),
     };
-    Retry { settings, certainty: Certainty::Never }
+    RetryPolicy { settings, certainty: Certainty::Never }
 }
 
 /// Returns an email after this many attempts.
@@ -46,7 +46,7 @@ fn email(attempts: u32) -> BuiltEmail {
             delivery: id,
             to: Address::new("ada@example.org").unwrap(),
             to_name: None,
-            content: Arc::new(Content {
+            content: Arc::new(SharedContent {
                 subject: "News".into(),
                 html: Text::default(),
                 text: Text::from("News"),

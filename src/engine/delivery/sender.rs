@@ -14,7 +14,7 @@ use futures::future::join_all;
 
 use super::compose::Compose;
 use super::ledger::{Ledger, RunTally};
-use super::outcomes::Retry;
+use super::outcomes::RetryPolicy;
 use super::throttle::{Throttle, ThrottleState};
 use crate::context::Context;
 use crate::domain::{BrandName, Delivery, DeliveryId, DeliveryState};
@@ -41,7 +41,7 @@ pub struct Sender {
     /// Writes the outcomes.
     pub ledger: Ledger,
     /// Decides what an outcome means for its row.
-    pub retry: Retry,
+    pub retry: RetryPolicy,
     pub(crate) mailer: Arc<dyn Mailer>,
     pub(crate) context: Arc<Context>,
 }
@@ -61,7 +61,7 @@ impl Sender {
                 account_prefix: identity.account_prefix.clone(),
                 account: identity.account.clone(),
             },
-            retry: Retry {
+            retry: RetryPolicy {
                 settings: context.config.delivery,
                 certainty: identity.mailer.certainty(),
             },
@@ -126,7 +126,7 @@ impl Sender {
     /// Processes rows that this worker has leased, as far as is possible now. Renews their leases
     /// meanwhile.
     pub async fn finish(&self, rows: Vec<Delivery>) -> Result<()> {
-        self.ledger.tally.take_up(&rows);
+        self.ledger.tally.record_started(&rows);
         let ids: Vec<DeliveryId> = rows.iter().map(|row| row.id.clone()).collect();
         self.ledger.holding(&ids, self.process(rows).boxed()).await
     }
@@ -197,7 +197,7 @@ impl Sender {
         loop {
             let state = self.drain().await?;
             let next = self.count_settled().await?;
-            if let Some(ended) = state.ended() {
+            if let Some(ended) = state.why_ended() {
                 return Ok(ended);
             }
             let now = self.context.clock.now();
@@ -230,7 +230,7 @@ impl Sender {
         loop {
             let state = self.ready().await?;
             let ThrottleState::ClosedUntil(until) = state else {
-                return Ok(state.ended());
+                return Ok(state.why_ended());
             };
             if self.context.clock.now() >= end {
                 return Ok(Some(Ended::Patience));
@@ -251,7 +251,7 @@ impl Sender {
         for ids in waiting.chunks(AT_ONCE) {
             let rows = self.context.store.deliveries(ids).await?;
             let rows: Vec<Delivery> = rows.into_iter().flatten().collect();
-            tally.take_up(&rows);
+            tally.record_started(&rows);
             for row in rows.iter().filter(|row| !row.state.settled()) {
                 let free = row.attempts.not_before.filter(|_| row.lease.is_none());
                 // The holder of a leased row may finish at any moment.

@@ -106,7 +106,7 @@ pub enum ThrottleState {
 
 impl ThrottleState {
     /// Returns why a run ends in this state; `None` if it can wait or go on.
-    pub fn ended(&self) -> Option<Ended> {
+    pub fn why_ended(&self) -> Option<Ended> {
         match self {
             Self::Open | Self::ClosedUntil(_) => None,
             Self::Paused(pause) => Some(Ended::Paused(pause.clone())),
@@ -214,7 +214,7 @@ impl ProviderAccount {
     }
 
     /// Sets the shutdown signal. Only the first call has an effect.
-    pub fn end_with(&self, stop: watch::Receiver<bool>) {
+    pub fn set_shutdown_signal(&self, stop: watch::Receiver<bool>) {
         drop(self.stop.set(stop));
     }
 

@@ -7,14 +7,14 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{Digests, Request, Run};
+use super::{DigestRequest, Digests, Run};
 use crate::context::Context;
-use crate::domain::digest_content::tried_again;
+use crate::domain::digest_content::retry_at;
 use crate::domain::schedule::{Common, DueChoices, TICK, Ticks};
 use crate::domain::{DeliveryId, DeliveryState, Due, Occasion, Schedule, User, UserId};
 use crate::engine::{Result, Watcher};
 use crate::store::{Deliveries, DeliveryFilter, PeopleFilter, Span, UserField};
-use crate::wire::run_report::{Ended, Report};
+use crate::wire::run_report::{DigestReport, Ended};
 
 /// The number of users or failed deliveries in one read.
 const PAGE: usize = 10_000;
@@ -28,7 +28,7 @@ const LONGEST_PERIOD: TimeDelta = TimeDelta::days(8);
 
 impl Digests {
     /// Sends the digests that became due since the last complete tick.
-    pub async fn tick(&self, progress: &dyn Watcher) -> Result<Report> {
+    pub async fn tick(&self, progress: &dyn Watcher) -> Result<DigestReport> {
         let now = self.context.clock.now();
         let full_scan = self.context.config.digest.full_scan;
         let common = Common {
@@ -48,8 +48,8 @@ impl Digests {
             None => None,
         };
         let scans_all = users.is_none();
-        let request = Request { at: Some(now), users, ..Request::default() };
-        let mut report = Report::default();
+        let request = DigestRequest { at: Some(now), users, ..DigestRequest::default() };
+        let mut report = DigestReport::default();
         let run = Run::new(self, &request, &mut report, None, progress);
         let passed_over = run.scan().await?;
         if is_complete(&report) && !progress.stopping() {
@@ -126,14 +126,14 @@ impl Digests {
         }
         let is_due = |at: DateTime<Utc>| after < at && at <= until;
         let again = failed.into_iter().filter(|row| {
-            matches!(row.occasion, Occasion::Digest(..)) && tried_again(row).is_some_and(is_due)
+            matches!(row.occasion, Occasion::Digest(..)) && retry_at(row).is_some_and(is_due)
         });
         Ok(Some(again.map(|row| row.user).collect()))
     }
 }
 
 /// Returns whether the run sent all due digests that it could.
-fn is_complete(report: &Report) -> bool {
+fn is_complete(report: &DigestReport) -> bool {
     let ended = report.ended.as_ref();
     let in_full = ended.is_none_or(|ended| matches!(ended, Ended::Settled));
     report.due.held == 0 && !report.limited && in_full
@@ -165,7 +165,7 @@ pub async fn next(
         let Some(row) = row else {
             return Ok(Some(due.at));
         };
-        if let Some(again) = tried_again(&row).filter(|_| due.at <= now) {
+        if let Some(again) = retry_at(&row).filter(|_| due.at <= now) {
             let next = schedule.next_due(now).map(|due| due.at);
             return Ok([Some(again), next].into_iter().flatten().min());
         }

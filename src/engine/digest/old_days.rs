@@ -15,8 +15,8 @@ use crate::context::Context;
 use crate::domain::day_stack::{BadStack, EventAt};
 use crate::domain::digest_content::wanted;
 use crate::domain::{
-    Backlog, Cadence, Day, DayNote, DaysRead, Delivery, Event, PendingCounts, PersonStacks, User,
-    UserId, Window,
+    Backlog, Cadence, Day, DayNote, DaySet, DaysRead, Delivery, Event, PendingCounts, User, UserId,
+    UserStacks,
 };
 use crate::engine::eligibility;
 use crate::engine::eligibility::event_facts::Catalog;
@@ -214,7 +214,7 @@ impl BacklogDays {
         let mut catalog = Catalog::of_emails(&self.context);
         let mut count = Count::default();
         let store = &*self.context.store;
-        let mut chunks = store.scan(Window::ending(day, 0), None, SCAN_CHUNK);
+        let mut chunks = store.scan(DaySet::ending(day, 0), None, SCAN_CHUNK);
         while let Some(chunk) = chunks.next().await {
             let mut chunk = chunk?;
             let users = eligibility::exclude_ineligible(&mut chunk, &mut catalog).await?;
@@ -244,7 +244,7 @@ impl BacklogDays {
     /// unconfirmed or suppressed or have no address, want what they would get otherwise.
     pub async fn backlogs<'a>(
         &self,
-        people: &'a [PersonStacks],
+        people: &'a [UserStacks],
         users: &[Option<User>],
         suppressed: &Suppressed,
         catalog: &mut Catalog,
@@ -297,7 +297,7 @@ impl BacklogDays {
         let window = days.window.with(older);
         let people = std::slice::from_ref(user);
         let mut found = self.context.store.windows(window, people).await?;
-        let covers = found.first().map(PersonStacks::covers);
+        let covers = found.first().map(UserStacks::watermarks);
         let Some(watermarks) = covers.filter(|covers| !covers.is_empty()) else {
             return Ok(0);
         };

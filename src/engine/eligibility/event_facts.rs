@@ -12,11 +12,11 @@ use chrono::{DateTime, Utc};
 use foldhash::fast::RandomState;
 
 use crate::context::Context;
-use crate::domain::day_stack::reaches;
+use crate::domain::day_stack::retracts;
 use crate::domain::email_content::EventData;
 use crate::domain::{
-    Details, Event, EventType, Facts, Id, Object, ObjectId, ObjectKey, ObjectState, PersonStacks,
-    Policies, Position, Purpose, Stack, UnknownObjects, UserId, classify, distinct,
+    Details, Event, EventType, Facts, Id, Object, ObjectId, ObjectKey, ObjectState, Policies,
+    Position, Purpose, Stack, UnknownObjects, UserId, UserStacks, classify, distinct,
 };
 use crate::engine::feed::cache::{FeedCache, ObjectFacts};
 use crate::store::Result;
@@ -39,7 +39,7 @@ pub enum StackEvents {
 
 impl StackEvents {
     /// Returns the selected events of a user's stacks, with their positions.
-    pub(super) fn events(self, person: &PersonStacks) -> impl Iterator<Item = (Position, &Event)> {
+    pub(super) fn events(self, person: &UserStacks) -> impl Iterator<Item = (Position, &Event)> {
         let (all, uncovered) = match self {
             Self::All => (person.stacks.as_slice(), [].as_slice()),
             Self::Uncovered => ([].as_slice(), person.stacks.as_slice()),
@@ -199,7 +199,7 @@ impl Catalog {
     /// Loads the retractions of the selected events.
     pub(super) async fn load_retractions(
         &mut self,
-        people: &[PersonStacks],
+        people: &[UserStacks],
         which: StackEvents,
     ) -> Result<()> {
         let events = people.iter().flat_map(|person| which.events(person));
@@ -248,14 +248,14 @@ impl Catalog {
 
     /// Returns whether the event was retracted. False if its retraction was not loaded.
     pub fn is_retracted(&self, event: &Event) -> bool {
-        self.retracted_at(event).is_some_and(|at| reaches(at, event))
+        self.retracted_at(event).is_some_and(|at| retracts(at, event))
     }
 
     /// Returns whether the event had been retracted by `at`.
     pub fn was_retracted(&self, event: &Event, at: DateTime<Utc>) -> bool {
         let by_then = |retracted: &Id| retracted.time() <= at;
         let retracted = self.retracted_at(event).filter(by_then);
-        retracted.is_some_and(|retracted| reaches(retracted, event))
+        retracted.is_some_and(|retracted| retracts(retracted, event))
     }
 
     fn retracted_at(&self, event: &Event) -> Option<Id> {

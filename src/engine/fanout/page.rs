@@ -2,13 +2,13 @@
 //!
 //! A page of an audience contains users after a cursor, ascending, each once, so a cursor is one id
 //! that survives a crash. A page of a group covers all users up to the merge bound: the lowest id
-//! at which the read part of an audience ends. Each user gets one push. Start with [`Page::cut`].
+//! at which the read part of an audience ends. Each user gets one push. Start with [`AudiencePage::cut`].
 
 use std::collections::HashMap;
 
 use crate::domain::{
-    Audience, BadStack, Counts, Day, Defect, Fanout, FollowKey, Progress, Selector, UserId,
-    distinct,
+    Audience, BadStack, Day, Defect, FanOutCounts, FanOutProgress, Fanout, FollowKey, Selector,
+    UserId, distinct,
 };
 use crate::store::{Directory, PeopleFilter, Pushed, Pushes, Result};
 
@@ -23,7 +23,7 @@ pub(super) struct AudienceScan {
     /// All users up to this one were pushed and counted.
     cursor: Option<UserId>,
     /// The counts since the last save.
-    pub unsaved: Counts,
+    pub unsaved: FanOutCounts,
 }
 
 impl AudienceScan {
@@ -34,7 +34,7 @@ impl AudienceScan {
             next: cursor.clone(),
             exhausted: false,
             cursor,
-            unsaved: Counts::default(),
+            unsaved: FanOutCounts::default(),
             fanout,
         }
     }
@@ -62,8 +62,8 @@ impl AudienceScan {
         self.exhausted && self.people.is_empty()
     }
 
-    pub(super) fn progress(&self) -> Progress {
-        Progress {
+    pub(super) fn progress(&self) -> FanOutProgress {
+        FanOutProgress {
             // A finished fan-out needs no cursor. Equal progress records are saved together.
             cursor: self.cursor.clone().filter(|_| !self.finished()),
             counts: self.fanout.progress.counts,
@@ -73,7 +73,7 @@ impl AudienceScan {
 }
 
 /// The pushes between two saves of the cursors, for all users up to the merge bound.
-pub(super) struct Page {
+pub(super) struct AudiencePage {
     pub pushes: Pushes,
     /// For each list, the origin of its entries: (fan-out, number of entries).
     pub origins: Vec<Vec<(usize, usize)>>,
@@ -82,7 +82,7 @@ pub(super) struct Page {
     bound: Option<UserId>,
 }
 
-impl Page {
+impl AudiencePage {
     /// Takes the users up to the merge bound from each fan-out, and merges them into one push per
     /// user.
     pub(super) fn cut(scans: &mut [AudienceScan]) -> Self {
@@ -144,7 +144,8 @@ impl Page {
         for (index, scan) in scans.iter_mut().enumerate() {
             let people = self.served[index];
             let all = people * scan.fanout.objects.len() as u64;
-            let counts = Counts { people, pushed: all - capped[index], capped: capped[index] };
+            let counts =
+                FanOutCounts { people, pushed: all - capped[index], capped: capped[index] };
             scan.unsaved += counts;
             scan.fanout.progress.counts += counts;
             // Without a merge bound, every audience was read to its end.

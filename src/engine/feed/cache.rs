@@ -22,8 +22,8 @@ use tokio::sync::watch;
 use crate::clock::Clock;
 use crate::domain::user::TypePreference;
 use crate::domain::{
-    ChangeNotice, Day, Details, Entry, Event, EventType, Id, Inbox, Mutes, NoticeKey, Object,
-    ObjectId, ObjectKey, PersonStacks, Start, UserId, Window, distinct,
+    ChangeNotice, Day, DaySet, Details, Entry, Event, EventType, Id, Inbox, Mutes, NoticeKey,
+    Object, ObjectId, ObjectKey, Start, UserId, UserStacks, distinct,
 };
 use crate::store::ChangeNotices;
 
@@ -76,8 +76,8 @@ pub(crate) struct ObjectFacts {
 /// A user's stacks, marks and choices, as they were read.
 #[derive(Debug)]
 pub(crate) struct UserWindow {
-    pub window: Window,
-    pub person: PersonStacks,
+    pub window: DaySet,
+    pub person: UserStacks,
     pub inbox: Inbox,
     pub mutes: Mutes,
     /// The choices by type; `None` if the user has no record.
@@ -108,9 +108,9 @@ impl Drop for SubscriberEntry {
 }
 
 /// Values with their versions, limited in bytes.
-struct Entries<K, V>(Cache<K, (V, Version, u32), RandomState>);
+struct VersionedCache<K, V>(Cache<K, (V, Version, u32), RandomState>);
 
-impl<K, V> Entries<K, V>
+impl<K, V> VersionedCache<K, V>
 where
     K: Hash + Eq + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
@@ -144,11 +144,11 @@ pub struct FeedCache {
     /// Counts the invalidations of everything.
     all: AtomicU64,
     counters: Box<[AtomicU32]>,
-    tags: Entries<(UserId, String), (Tag, Day)>,
-    windows: Entries<UserId, Arc<UserWindow>>,
-    objects: Entries<(EventType, ObjectId), ObjectFacts>,
-    details: Entries<Id, Option<Arc<Details>>>,
-    starts: Entries<UserId, Option<Start>>,
+    tags: VersionedCache<(UserId, String), (Tag, Day)>,
+    windows: VersionedCache<UserId, Arc<UserWindow>>,
+    objects: VersionedCache<(EventType, ObjectId), ObjectFacts>,
+    details: VersionedCache<Id, Option<Arc<Details>>>,
+    starts: VersionedCache<UserId, Option<Start>>,
     subscribers: Mutex<HashMap<NoticeKey, watch::Sender<()>>>,
 }
 
@@ -161,11 +161,11 @@ impl FeedCache {
             is_connected: AtomicBool::new(false),
             all: AtomicU64::new(0),
             counters: (0..COUNTERS).map(|_| AtomicU32::new(0)).collect(),
-            tags: Entries::new(TAG_BYTES),
-            windows: Entries::new(WINDOW_BYTES),
-            objects: Entries::new(OBJECT_BYTES),
-            details: Entries::new(DETAILS_BYTES),
-            starts: Entries::new(START_BYTES),
+            tags: VersionedCache::new(TAG_BYTES),
+            windows: VersionedCache::new(WINDOW_BYTES),
+            objects: VersionedCache::new(OBJECT_BYTES),
+            details: VersionedCache::new(DETAILS_BYTES),
+            starts: VersionedCache::new(START_BYTES),
             subscribers: Mutex::default(),
         }
     }
@@ -273,7 +273,7 @@ impl FeedCache {
         values.sum()
     }
 
-    fn current<K, V>(&self, entries: &Entries<K, V>, key: &K) -> Option<(V, DateTime<Utc>)>
+    fn current<K, V>(&self, entries: &VersionedCache<K, V>, key: &K) -> Option<(V, DateTime<Utc>)>
     where
         K: Hash + Eq + Send + Sync + 'static,
         V: Clone + Send + Sync + 'static,
@@ -326,7 +326,7 @@ impl FeedCache {
     pub(crate) fn window(
         &self,
         user: &UserId,
-        window: &Window,
+        window: &DaySet,
     ) -> Option<(Arc<UserWindow>, DateTime<Utc>)> {
         let found = self.current(&self.windows, user);
         found.filter(|(cached, _)| cached.window == *window)

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::clock::ManualClock;
-use crate::domain::{Mailed, Route, Stack, StackId, Subject};
+use crate::domain::{BatchMarker, Route, Stack, StackId, Subject};
 
 const TAG: Tag = [7; 16];
 
@@ -57,8 +57,8 @@ impl Case {
         self.cache.put_object(&event(o), facts, version);
     }
 
-    fn window(&self) -> Window {
-        Window::ending(Day::of(self.clock.now()), 7)
+    fn window(&self) -> DaySet {
+        DaySet::ending(Day::of(self.clock.now()), 7)
     }
 
     fn put_window(&self, name: &str, entries: Vec<Entry>, mutes: Mutes) {
@@ -80,7 +80,7 @@ impl Case {
             inbox: Inbox::empty(user.clone()),
             mutes,
             types: Some(types),
-            person: PersonStacks { user, stacks: vec![stack] },
+            person: UserStacks { user, stacks: vec![stack] },
         };
         self.cache.put_window(Arc::new(window), version);
     }
@@ -103,7 +103,7 @@ impl Case {
 }
 
 /// Returns the number of entries and the bytes that they use.
-fn size<K, V>(entries: &Entries<K, V>) -> (usize, u64)
+fn size<K, V>(entries: &VersionedCache<K, V>) -> (usize, u64)
 where
     K: Hash + Eq + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
@@ -136,7 +136,7 @@ fn a_cached_window_is_valid_for_its_user_and_day_only() {
     let next = Day::of(case.clock.now() + TimeDelta::days(1));
 
     assert!(!case.has_window("ben"));
-    let window = case.cache.window(&case.ada, &Window::ending(next, 7));
+    let window = case.cache.window(&case.ada, &DaySet::ending(next, 7));
     assert!(window.is_none());
     assert!(case.has_window("ada"));
 }
@@ -292,7 +292,7 @@ fn ids_of_emailed_entries_muted_subjects_and_choices_count_toward_the_limit() {
     let id = Id::at(case.clock.now(), [0; 8]);
     for n in 0..2_000 {
         let fanouts = vec![id; 1_000];
-        let entries = vec![Entry::Mailed(Mailed { id, fanouts })];
+        let entries = vec![Entry::Mailed(BatchMarker { id, fanouts })];
         case.put_window(&format!("p{n}"), entries, Mutes::default());
     }
     let room = WINDOW_BYTES as usize / (1_000 * size_of::<Id>());

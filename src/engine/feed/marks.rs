@@ -10,15 +10,15 @@ use serde::Deserialize;
 
 use super::Feeds;
 use crate::domain::feed_marks::{Mark, Marked};
-use crate::domain::feed_page::{Cursor, Kinds, Query, select};
+use crate::domain::feed_page::{FeedCursor, Kinds, Query, select};
 use crate::domain::{
-    Category, ChangeNotice, Day, EventType, Id, Inbox, Invalid, PersonStacks, Policies, Position,
-    UserId, Window,
+    Category, ChangeNotice, Day, DaySet, EventType, Id, Inbox, Invalid, Policies, Position, UserId,
+    UserStacks,
 };
 use crate::engine::Result;
 use crate::engine::users::json_fields;
 use crate::store;
-use crate::wire::feed::Counts;
+use crate::wire::feed::FeedCounts;
 
 /// The most items in one call.
 pub const MAX_IDS: usize = 1_000;
@@ -34,7 +34,7 @@ pub struct MarksInput {
     pub mark: Mark,
     /// The cursor of a response. Marks everything up to the items that it showed.
     #[serde(default, deserialize_with = "json_fields::given")]
-    pub to: Option<Cursor>,
+    pub to: Option<FeedCursor>,
     /// Only items of this type; only with `to`.
     #[serde(rename = "type", default, deserialize_with = "json_fields::given")]
     pub kind: Option<EventType>,
@@ -101,11 +101,11 @@ impl MarksInput {
 
 impl Feeds {
     /// Marks items of a user's feed. Returns the counts after the change.
-    pub async fn mark(&self, user: &UserId, input: MarksInput) -> Result<Counts> {
+    pub async fn mark(&self, user: &UserId, input: MarksInput) -> Result<FeedCounts> {
         let mark = input.mark;
         let (marked, part) = input.selection(&self.context.policies)?;
         // A cached window is enough if it contains the items, which any process may have shown.
-        let shown = |person: &PersonStacks| match &marked {
+        let shown = |person: &UserStacks| match &marked {
             Marked::To(cursor, _) => cursor.is_within(person),
             Marked::Items(places) => places.iter().all(|place| person.holds(*place)),
         };
@@ -123,7 +123,7 @@ impl Feeds {
             }
             (marked, _) => marked,
         };
-        let kept = Window::ending(feed.window.window.last(), self.context.config.remembered_back());
+        let kept = DaySet::ending(feed.window.window.last(), self.context.config.remembered_back());
         for round in 0..ROUNDS {
             let now = self.context.clock.now();
             let inbox = &mut feed.inbox;

@@ -15,15 +15,15 @@ use crate::domain::Invalid;
 use crate::engine::archive::BoundedLines;
 use crate::engine::feedback::suppressions::SuppressionService;
 use crate::engine::ingest::objects::ObjectService;
-use crate::engine::ingest::{Notify, Request};
+use crate::engine::ingest::{NewEvent, Notify};
 use crate::engine::{Error, Result, Watcher};
 use crate::wire::transfer::{BadLine, ImportReport};
 
 pub(crate) mod line;
 
-use line::{Mistake, Record, is_heading, parse};
+use line::{ImportedRecord, Mistake, is_heading, parse};
 
-pub use line::Kind;
+pub use line::ImportKind;
 
 impl BadLine {
     pub(crate) fn new(line: u64, Mistake { field, why }: Mistake) -> Self {
@@ -54,7 +54,7 @@ pub struct Import {
 }
 
 /// A record with its line number, because the store and the configuration may reject it later.
-type Line = Result<(u64, Record), BadLine>;
+type Line = Result<(u64, ImportedRecord), BadLine>;
 
 impl ImportReport {
     fn reject(&mut self, bad: BadLine) {
@@ -69,7 +69,7 @@ impl Import {
     /// Imports a file; `-` is standard input.
     pub async fn file(
         &self,
-        kind: &Kind,
+        kind: &ImportKind,
         path: &Path,
         progress: &dyn Watcher,
     ) -> Result<ImportReport> {
@@ -92,8 +92,8 @@ impl Import {
         for line in batch {
             let checked = line.and_then(|(number, record)| {
                 let checked = match &record {
-                    Record::User(user) => self.people.check(user),
-                    Record::Object(object) => self.objects.check(object),
+                    ImportedRecord::User(user) => self.people.check(user),
+                    ImportedRecord::Object(object) => self.objects.check(object),
                     _ => Ok(()),
                 };
                 let bad = |why: Invalid| BadLine::new(number, why.into());
@@ -108,11 +108,11 @@ impl Import {
             };
             report.accepted += 1;
             match record {
-                Record::User(user) => users.push(*user),
-                Record::Follow(follow) => follows.push(follow),
-                Record::Object(object) => objects.push(*object),
-                Record::Event(event) => events.push((number, *event)),
-                Record::Suppression(suppression) => suppressions.push(suppression),
+                ImportedRecord::User(user) => users.push(*user),
+                ImportedRecord::Follow(follow) => follows.push(follow),
+                ImportedRecord::Object(object) => objects.push(*object),
+                ImportedRecord::Event(event) => events.push((number, *event)),
+                ImportedRecord::Suppression(suppression) => suppressions.push(suppression),
             }
         }
         if !users.is_empty() {
@@ -135,7 +135,7 @@ impl Import {
 
     /// Accepts events. Rejects the line of an event whose key belongs to a different event, or
     /// which is otherwise invalid, such as one that is too old.
-    async fn accept(&self, events: Vec<(u64, Request)>, report: &mut ImportReport) -> Result<()> {
+    async fn accept(&self, events: Vec<(u64, NewEvent)>, report: &mut ImportReport) -> Result<()> {
         let (lines, requests): (Vec<_>, Vec<_>) = events.into_iter().unzip();
         let answers = self.notify.accept_each(requests).await?;
         for (line, answer) in lines.into_iter().zip(answers) {
@@ -153,7 +153,7 @@ impl Import {
 }
 
 /// Reads, decompresses and parses lines. Sends batches until the file or the receiver ends.
-fn read(path: &Path, kind: &Kind, batches: &mpsc::Sender<Vec<Line>>) -> Result<()> {
+fn read(path: &Path, kind: &ImportKind, batches: &mpsc::Sender<Vec<Line>>) -> Result<()> {
     let (mut batch, mut bytes, mut read) = (Vec::with_capacity(BATCH), 0, 0);
     for (number, line) in (1..).zip(BoundedLines::new(open(path)?, MAX_LINE)) {
         let line = match line {

@@ -100,15 +100,15 @@ fn weekday<'de, D: Deserializer<'de>>(from: D) -> Result<Change<Weekday>, D::Err
 fn own_window<'de, D: Deserializer<'de>>(from: D) -> Result<Change<TimeDelta>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "expected a duration as text, such as \"1h\", or null")]
-    enum Window {
+    enum WindowInput {
         Own(String),
         Types(()),
     }
-    match Window::deserialize(from)? {
-        Window::Own(text) => {
+    match WindowInput::deserialize(from)? {
+        WindowInput::Own(text) => {
             user::window(&text).map(|window| Some(Some(window))).map_err(Error::custom)
         }
-        Window::Types(()) => Ok(Some(None)),
+        WindowInput::Types(()) => Ok(Some(None)),
     }
 }
 
@@ -269,7 +269,7 @@ pub struct FollowInput {
 
 /// Reads an id that may be a number.
 fn id<'de, D: Deserializer<'de>, T: FromStr<Err = Invalid>>(from: D) -> Result<T, D::Error> {
-    let id = json_fields::Name::deserialize(from)?;
+    let id = json_fields::NameOrNumber::deserialize(from)?;
     id.parse().map_err(Error::custom)
 }
 

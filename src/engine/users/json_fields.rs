@@ -44,12 +44,12 @@ pub(crate) fn named_if_given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
 /// A name, which may be written as a whole number.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "expected a name as text or a whole number")]
-pub(crate) enum Name {
+pub(crate) enum NameOrNumber {
     Text(String),
     Number(i64),
 }
 
-impl Name {
+impl NameOrNumber {
     /// Parses the name, or the digits of the number.
     pub(crate) fn parse<T: FromStr>(self) -> Result<T, T::Err> {
         match self {

@@ -12,8 +12,8 @@ use super::records::PeopleService;
 use crate::domain::delivery::Correction;
 use crate::domain::user_id_reuse::{self, Erasure};
 use crate::domain::{
-    Address, BatchState, Day, Delivery, DeliveryState, Id, Inbox, Invalid, PersonStacks, Stack,
-    Start, User, UserId, Window,
+    Address, BatchState, Day, DaySet, Delivery, DeliveryState, Id, Inbox, Invalid, Stack, Start,
+    User, UserId, UserStacks,
 };
 use crate::engine::batches::End;
 use crate::engine::feed::cache::FeedCache;
@@ -126,12 +126,12 @@ impl PeopleService {
         }
     }
 
-    async fn today(&self, user: &UserId) -> Result<Option<PersonStacks>> {
-        let today = Window::ending(Day::of(self.context.clock.now()), 0);
+    async fn today(&self, user: &UserId) -> Result<Option<UserStacks>> {
+        let today = DaySet::ending(Day::of(self.context.clock.now()), 0);
         self.window(user, today).await
     }
 
-    async fn window(&self, user: &UserId, window: Window) -> Result<Option<PersonStacks>> {
+    async fn window(&self, user: &UserId, window: DaySet) -> Result<Option<UserStacks>> {
         let people = std::slice::from_ref(user);
         let found = self.context.store.windows(window, people).await?;
         Ok(found.into_iter().next())
@@ -148,7 +148,7 @@ impl PeopleService {
             return Ok(true);
         }
         let (now, back) = (self.context.clock.now(), self.context.config.window_back);
-        let window = Window::ending(Day::of(now), back);
+        let window = DaySet::ending(Day::of(now), back);
         let mut person = self.window(user, window).await?;
         Ok(person.as_mut().is_some_and(|person| {
             person.begin_at(noted.map(|noted| noted.start));
@@ -204,7 +204,7 @@ impl PeopleService {
     /// `None` if nothing is stored about the id.
     pub async fn export(&self, user: &UserId) -> Result<Option<UserExport>> {
         let (at, store) = (self.context.clock.now(), &self.context.store);
-        let window = Window::ending(Day::of(at), self.context.config.window_back);
+        let window = DaySet::ending(Day::of(at), self.context.config.window_back);
         let users = std::slice::from_ref(user);
         let mut parts = store.feeds(window, users).await?.remove(0);
         let start = start_of(&**store, user, parts.user.as_ref()).await?;

@@ -12,7 +12,7 @@ use crate::domain::{Event, ObjectKey, Policies, Selector, UserId};
 use crate::engine::Result;
 use crate::engine::coalescer::{self, Coalescer};
 use crate::engine::eligibility::event_facts::Catalog;
-use crate::engine::ingest::{FEW_OBJECTS, Request};
+use crate::engine::ingest::{FEW_OBJECTS, NewEvent};
 use crate::store::{self, PeopleFilter};
 use crate::wire::event::{NAMED, Unknown};
 
@@ -44,8 +44,8 @@ pub struct RequestNames {
     users: Vec<UserId>,
 }
 
-impl From<&Request> for RequestNames {
-    fn from(request: &Request) -> Self {
+impl From<&NewEvent> for RequestNames {
+    fn from(request: &NewEvent) -> Self {
         let users = request.audience.named().iter().take(MAX_NAMES);
         Self { events: request.events(), users: users.cloned().collect() }
     }
@@ -78,7 +78,7 @@ impl NameLookup {
 
     /// Returns a sentence for each reason why users will not see an accepted event, with what to do
     /// about it. Records, objects and followers may still come later.
-    pub async fn warnings(&self, request: &Request) -> Result<Vec<String>> {
+    pub async fn warnings(&self, request: &NewEvent) -> Result<Vec<String>> {
         let unknown = self.of(&[RequestNames::from(request)]).await?;
         let found = unknown.iter().flat_map(|unknown| unknown.warnings(&self.context.policies));
         let mut warnings: Vec<String> = found.collect();

@@ -23,7 +23,7 @@ use crate::app::App;
 use crate::clock::Clock;
 use crate::domain::KeyName;
 use crate::engine::access::keys::{KeyRing, RecognizedKey};
-use crate::engine::access::tokens::{TokenError, Tokens, UserToken};
+use crate::engine::access::tokens::{TokenError, UserToken, UserTokens};
 use crate::engine::users::personal::cached_start;
 
 /// The size of a burst, in seconds of the average rate.
@@ -62,7 +62,7 @@ fn unauthorized(why: impl ToString) -> Problem {
 /// Identifies callers and limits their request rates.
 pub(super) struct Authorizer {
     ring: KeyRing,
-    tokens: Tokens,
+    tokens: UserTokens,
     clock: Arc<dyn Clock>,
     /// The limits of server keys and of users; `None` where requests are not limited.
     keys: Option<RateLimit>,
@@ -92,7 +92,7 @@ impl Authorizer {
             return Ok(Caller::Key(entry));
         }
         match std::str::from_utf8(given) {
-            Ok(text) if Tokens::is_like_one(text) => {
+            Ok(text) if UserTokens::is_like_one(text) => {
                 let opened = self.tokens.open(text, self.clock.now());
                 opened.map(Caller::User).map_err(unauthorized)
             }

@@ -20,7 +20,7 @@ use super::request::Call;
 use super::route::routes;
 use crate::demo::{self, Gallery, PEOPLE};
 use crate::domain::{ObjectId, Stop, UserId};
-use crate::wire::local_pages::Visit;
+use crate::wire::local_pages::LocalVisit;
 
 routes! {ROUTES under "":
     "/demo" => {get open: page}
@@ -106,7 +106,7 @@ async fn play(call: Call) -> ApiResult {
         return Err(Problem::new(Code::Internal, detail));
     };
     let links = maker.personal(&id, None, Some(&Stop::All), None, now);
-    Ok(fresh().json(Visit {
+    Ok(fresh().json(LocalVisit {
         token: token.expose(),
         preferences: &links.preferences,
         unsubscribe: links.unsubscribe.as_deref(),

@@ -14,9 +14,9 @@ use super::request::{Call, of_record};
 use super::route::routes;
 use crate::app::App;
 use crate::domain::{EventType, Id, ObjectId};
-use crate::engine::ingest::{EventInput, Notify, Request, ids};
+use crate::engine::ingest::{EventInput, NewEvent, Notify, ids};
 use crate::engine::users::unknown_names::RequestNames;
-use crate::wire::event::{Accepted, AllAccepted, Progress};
+use crate::wire::event::{AcceptedEvent, AllAccepted, EventProgress};
 
 routes! {ROUTES under "/v1":
     "/events" => {post write bulk: post, delete write: retract}
@@ -30,7 +30,7 @@ const LOOKUP_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Accepts events, and adds warnings about unknown types, objects and users. A failed look-up only
 /// loses the warnings, because the events are already accepted.
-async fn accept(app: &App, requests: Vec<Request>) -> Result<Vec<Accepted>, Problem> {
+async fn accept(app: &App, requests: Vec<NewEvent>) -> Result<Vec<AcceptedEvent>, Problem> {
     let named: Vec<RequestNames> = requests.iter().map(RequestNames::from).collect();
     let receipts = app.notify().accept(requests).await?;
     let found = tokio::time::timeout(LOOKUP_PATIENCE, app.known().of(&named)).await;
@@ -39,7 +39,7 @@ async fn accept(app: &App, requests: Vec<Request>) -> Result<Vec<Accepted>, Prob
         Vec::new()
     });
     let mut warnings = unknown.iter().map(|unknown| unknown.warnings(&app.config.policies));
-    let answer = |receipt| Accepted { receipt, warnings: warnings.next().unwrap_or_default() };
+    let answer = |receipt| AcceptedEvent { receipt, warnings: warnings.next().unwrap_or_default() };
     Ok(receipts.into_iter().map(answer).collect())
 }
 
@@ -64,7 +64,7 @@ fn checked(
     mut events: Vec<EventInput>,
     is_list: bool,
     key: Option<String>,
-) -> Result<Vec<Request>, Problem> {
+) -> Result<Vec<NewEvent>, Problem> {
     if let Some(key) = key {
         if is_list {
             let why = "is for one event; give the events of a list a field `key` each";
@@ -94,13 +94,13 @@ async fn get(call: Call) -> ApiResult {
         let detail = format!("there is no event {id}; ids are those that accepting gave");
         return Err(Problem::new(Code::UnknownEvent, detail));
     };
-    Ok(HttpResponse::Ok().json(Progress::from(fanout)))
+    Ok(HttpResponse::Ok().json(EventProgress::from(fanout)))
 }
 
 /// The body of a retraction.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Retraction {
+struct RetractionBody {
     #[serde(rename = "type")]
     kind: EventType,
     #[serde(deserialize_with = "ids")]
@@ -109,7 +109,7 @@ struct Retraction {
 
 /// `DELETE /v1/events`
 async fn retract(mut call: Call) -> ApiResult {
-    let Retraction { kind, objects } = call.one().await?;
+    let RetractionBody { kind, objects } = call.one().await?;
     let retracted = call.app.objects().retract(&kind, &objects).await?;
     Ok(HttpResponse::Ok().json(retracted))
 }

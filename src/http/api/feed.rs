@@ -16,8 +16,8 @@ use crate::domain::feed_page::Kinds;
 use crate::domain::{Invalid, NoticeKey, UserId, feed_page};
 use crate::engine::Error;
 use crate::engine::feed::cache::Tag;
-use crate::engine::feed::{Answer, MarksInput, Request};
-use crate::wire::feed::{Item, ItemWords};
+use crate::engine::feed::{FeedRequest, FeedResponse, MarksInput};
+use crate::wire::feed::{FeedItem, ItemWords};
 use crate::wire::to_json;
 
 routes! {ROUTES under "/v1":
@@ -65,7 +65,7 @@ async fn page(call: Call) -> ApiResult {
 }
 
 /// Adds the words for their types to items, if the request names a language.
-fn describe(call: &Call, items: &mut [Item]) {
+fn describe(call: &Call, items: &mut [FeedItem]) {
     let Some(lang) = call.text("lang") else {
         return;
     };
@@ -81,9 +81,9 @@ fn describe(call: &Call, items: &mut [Item]) {
     }
 }
 
-fn request(call: &Call, user: &UserId) -> Result<Request, Problem> {
+fn request(call: &Call, user: &UserId) -> Result<FeedRequest, Problem> {
     let (category, policies) = (call.parameter("category")?, &call.app.config.policies);
-    Ok(Request {
+    Ok(FeedRequest {
         user: user.clone(),
         query: feed_page::Query {
             after: call.parameter("after")?,
@@ -130,7 +130,7 @@ async fn mark(mut call: Call) -> ApiResult {
 async fn polled(
     call: &Call,
     user: &UserId,
-    make: impl Future<Output = Result<Answer<Vec<u8>>, Problem>>,
+    make: impl Future<Output = Result<FeedResponse<Vec<u8>>, Problem>>,
 ) -> ApiResult {
     let (app, cache) = (&call.app, &call.app.feed_cache);
     let question = call.req.uri().path_and_query();

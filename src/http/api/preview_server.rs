@@ -19,8 +19,8 @@ use tokio::sync::{Mutex, MutexGuard, watch};
 use super::demo::{OF_EMAIL, OF_FILE, fresh, local, local_answer, page_policy};
 use super::listener::{Listening, stopped};
 use crate::demo::picture;
-use crate::operate::preview::{Preview, Sheet, files_of};
-use crate::wire::local_pages::{Board, Sheet as SheetSummary};
+use crate::operate::preview::{PreviewSheet, Previewer, files_of};
+use crate::wire::local_pages::{Board, RenderedSheet as SheetSummary};
 
 const PAGE: &str = include_str!("preview_server/page.html");
 const SCRIPT: &str = include_str!("preview_server/page.js");
@@ -28,21 +28,21 @@ const STYLE: &str = include_str!("preview_server/page.css");
 
 /// The last result.
 #[derive(Default)]
-struct Built {
-    sheets: Vec<Sheet>,
+struct BuiltPreview {
+    sheets: Vec<PreviewSheet>,
     board: Board,
 }
 
 struct PreviewServer {
-    preview: Preview,
+    preview: Previewer,
     addr: SocketAddr,
-    built: Mutex<Built>,
+    built: Mutex<BuiltPreview>,
 }
 
 impl PreviewServer {
     /// Returns all sheets. Rebuilds them if a template was saved since. If that fails, the last
     /// sheets remain.
-    async fn built(&self) -> MutexGuard<'_, Built> {
+    async fn built(&self) -> MutexGuard<'_, BuiltPreview> {
         let preview = &self.preview;
         let mut built = self.built.lock().await;
         let version = version(preview.config.mail.templates.as_deref());
@@ -58,7 +58,7 @@ impl PreviewServer {
             }
             Err(error) => (built.board.notes.clone(), Some(format!("{error:#}"))),
         };
-        let summary = |(n, sheet): (usize, &Sheet)| SheetSummary {
+        let summary = |(n, sheet): (usize, &PreviewSheet)| SheetSummary {
             kind: sheet.kind.as_str(),
             name: sheet.name.clone(),
             subject: sheet.subject.clone(),
@@ -90,7 +90,7 @@ fn version(folder: Option<&Path>) -> u64 {
 
 impl Listening {
     /// Serves the preview until `stop` becomes true. Fails unless the address is loopback.
-    pub async fn show(self, preview: Preview, stop: watch::Receiver<bool>) -> anyhow::Result<()> {
+    pub async fn show(self, preview: Previewer, stop: watch::Receiver<bool>) -> anyhow::Result<()> {
         let Self { addr, listener } = self.local()?;
         let preview = Data::new(PreviewServer { preview, addr, built: Mutex::default() });
         let file = |kind: &'static str, text: &'static str| {

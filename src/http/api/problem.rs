@@ -12,7 +12,7 @@ use actix_web::{HttpResponse, ResponseError};
 
 use crate::app::App;
 use crate::domain::messages::error_chain;
-use crate::domain::{Invalid, Kind, UserId};
+use crate::domain::{Invalid, NameErrorKind, UserId};
 use crate::engine;
 use crate::wire::{ProblemDetails, to_json};
 
@@ -176,10 +176,10 @@ impl Problem {
 impl From<Invalid> for Problem {
     fn from(invalid: Invalid) -> Self {
         let (code, place) = match invalid.kind {
-            Kind::Value => (Code::InvalidBody, None),
-            Kind::Limit => (Code::LimitExceeded, None),
-            Kind::Time => (Code::TimeOutOfRange, None),
-            Kind::Type => (Code::UnknownType, Some("type".to_owned())),
+            NameErrorKind::Value => (Code::InvalidBody, None),
+            NameErrorKind::Limit => (Code::LimitExceeded, None),
+            NameErrorKind::Time => (Code::TimeOutOfRange, None),
+            NameErrorKind::Type => (Code::UnknownType, Some("type".to_owned())),
         };
         Self { location: place, ..Self::new(code, invalid.to_string()) }
     }

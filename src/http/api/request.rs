@@ -25,7 +25,7 @@ use serde_path_to_error::{Deserializer as PathDeserializer, Track};
 use super::problem::{Code, Problem};
 use super::route::{decode, matched, segment};
 use crate::app::App;
-use crate::domain::{Invalid, Kind};
+use crate::domain::{Invalid, NameErrorKind};
 use crate::engine::ingest::MAX_REQUESTS;
 use crate::engine::users::json_fields::Fields;
 
@@ -259,7 +259,7 @@ fn unsupported(detail: String) -> Problem {
 
 /// Parses one record.
 fn one<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
-    parse(body, "", PhantomData::<Record<T>>).map(|Record(record)| record)
+    parse(body, "", PhantomData::<JsonRecord<T>>).map(|JsonRecord(record)| record)
 }
 
 /// Parses many records, as a list or under `field`: `[…]` or `{"events": […]}`. At least one, at
@@ -309,8 +309,8 @@ fn is_many(body: &[u8], field: &str) -> bool {
 /// Creates the problem for the record at this index of a list.
 pub(super) fn of_record(field: &str, index: usize, why: Invalid) -> Problem {
     let part = match why.kind {
-        Kind::Type => ".type",
-        Kind::Value | Kind::Limit | Kind::Time => "",
+        NameErrorKind::Type => ".type",
+        NameErrorKind::Value | NameErrorKind::Limit | NameErrorKind::Time => "",
     };
     Problem::from(why).at(format!("{field}[{index}]{part}"))
 }
@@ -331,9 +331,9 @@ fn problem(path: &str, error: &serde_json::Error) -> Problem {
 }
 
 /// A record that must be a JSON object. serde's derived code would also accept an array.
-struct Record<T>(T);
+struct JsonRecord<T>(T);
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Record<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for JsonRecord<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(Fields(PhantomData)).map(Self)
     }
@@ -359,7 +359,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Many<T> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
         let field = self.0;
         let mut records = Vec::new();
-        while let Some(Record(record)) = list.next_element()? {
+        while let Some(JsonRecord(record)) = list.next_element()? {
             if records.len() == MAX_RECORDS {
                 let why = format!("{field} are more than {MAX_RECORDS}; send fewer at once");
                 return Err(A::Error::custom(why));

@@ -72,7 +72,7 @@ impl Streams {
 }
 
 /// The place of one stream.
-struct Place {
+struct StreamSlot {
     streams: Data<Streams>,
     user: UserId,
     /// Notified when a newer stream takes this place.
@@ -80,7 +80,7 @@ struct Place {
     _place: OwnedSemaphorePermit,
 }
 
-impl Place {
+impl StreamSlot {
     fn take(streams: Data<Streams>, user: UserId) -> Result<Self, Problem> {
         let place = Arc::clone(&streams.places).try_acquire_owned();
         let place = place.map_err(|_| {
@@ -104,7 +104,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for StreamSlot {
     fn drop(&mut self) {
         let mut of = self.streams.of();
         if let Some(of_user) = of.get_mut(&self.user) {
@@ -119,7 +119,7 @@ impl Drop for Place {
 /// An open stream.
 struct Live {
     app: Data<App>,
-    place: Place,
+    place: StreamSlot,
     subscription: Subscription,
     stop: watch::Receiver<bool>,
     /// When the stream ends. The client opens it again.
@@ -154,7 +154,7 @@ async fn stream(call: Call, streams: Data<Streams>) -> ApiResult {
         stop: streams.stop.clone(),
         end: now + lifetime(&call),
         caller: call.req.extensions().get::<Caller>().cloned(),
-        place: Place::take(streams, user)?,
+        place: StreamSlot::take(streams, user)?,
         app,
         last: Vec::new(),
         heartbeat_at: now + HEARTBEAT,

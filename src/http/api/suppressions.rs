@@ -12,9 +12,9 @@ use super::request::Call;
 use super::route::routes;
 use crate::app::App;
 use crate::domain::Address;
-use crate::domain::address::Cursor;
+use crate::domain::address::AddressCursor;
 use crate::engine::feedback::suppressions::SuppressionInput;
-use crate::engine::feedback::{Error, Refused};
+use crate::engine::feedback::{Error, HookRejection};
 use crate::wire::AcceptedCount;
 use crate::wire::delivery::{SuppressionPage, SuppressionView};
 
@@ -33,12 +33,12 @@ fn not_suppressed(address: &Address) -> Problem {
 
 /// `GET /v1/suppressions`
 async fn page(call: Call) -> ApiResult {
-    let after: Option<Cursor> = call.parameter("after")?;
+    let after: Option<AddressCursor> = call.parameter("after")?;
     let limit = call.page_limit(100, 1_000)?;
-    let after = after.map(|Cursor(address)| address);
+    let after = after.map(|AddressCursor(address)| address);
     let page = call.app.suppressions().page(after.as_ref(), limit).await?;
     let next = page.last().filter(|_| page.len() == limit);
-    let next = next.map(|last| Cursor(last.address.clone()).to_string());
+    let next = next.map(|last| AddressCursor(last.address.clone()).to_string());
     let suppressions = page.into_iter().map(SuppressionView::from).collect();
     Ok(HttpResponse::Ok().json(SuppressionPage { suppressions, next }))
 }
@@ -80,7 +80,7 @@ async fn report(mut call: Call) -> ApiResult {
     let header = |name: &str| call.req.headers().get(name)?.to_str().ok();
     let outcome = service.take(provider.name, &header, &body).await;
     let outcome = outcome.map_err(|error| match error {
-        Error::Refused(Refused::Unreadable(why)) => {
+        Error::Refused(HookRejection::Unreadable(why)) => {
             unreadable(provider.name, provider.sns.is_some(), why, &call.app)
         }
         error => problem(error),
@@ -105,9 +105,9 @@ fn problem(error: Error) -> Problem {
         Error::Service(error) => return error.into(),
         Error::UnknownProvider => Code::UnknownProvider,
         Error::Unconfigured(_) => Code::HookNotConfigured,
-        Error::Refused(Refused::Unverified(_)) => Code::Unverified,
-        Error::Refused(Refused::Unreadable(_)) => Code::InvalidBody,
-        Error::Refused(Refused::Unreached(_)) => Code::ProviderUnavailable,
+        Error::Refused(HookRejection::Unverified(_)) => Code::Unverified,
+        Error::Refused(HookRejection::Unreadable(_)) => Code::InvalidBody,
+        Error::Refused(HookRejection::Unreached(_)) => Code::ProviderUnavailable,
     };
     Problem::new(code, error.to_string())
 }

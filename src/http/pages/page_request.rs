@@ -22,27 +22,27 @@ use crate::engine::access::links::{Link, LinkError};
 use crate::http::api::problem::{Code, Problem};
 use crate::http::api::request::read_body;
 use crate::render::pages::Notice;
-use crate::render::{Page, Pages};
+use crate::render::{Pages, WebPage};
 
 /// The largest form: enough for the preferences of hundreds of types.
 const FORM_LIMIT: usize = 64 << 10;
 
 /// A request that gets a notice instead of its page.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(super) struct PageFailure {
     pub status: StatusCode,
     pub notice: Notice,
     /// The internal error, for the log only.
     pub cause: Option<Box<engine::Error>>,
 }
 
-impl Failure {
+impl PageFailure {
     pub(super) fn form(why: &str) -> Self {
         Notice::Form(why.to_owned()).into()
     }
 }
 
-impl From<Notice> for Failure {
+impl From<Notice> for PageFailure {
     fn from(notice: Notice) -> Self {
         let status = match notice {
             Notice::Forged | Notice::Gone => StatusCode::NOT_FOUND,
@@ -55,7 +55,7 @@ impl From<Notice> for Failure {
     }
 }
 
-impl From<engine::Error> for Failure {
+impl From<engine::Error> for PageFailure {
     fn from(error: engine::Error) -> Self {
         match error {
             engine::Error::Invalid(invalid) => invalid.into(),
@@ -64,13 +64,13 @@ impl From<engine::Error> for Failure {
     }
 }
 
-impl From<Invalid> for Failure {
+impl From<Invalid> for PageFailure {
     fn from(invalid: Invalid) -> Self {
         Notice::Choice(invalid.to_string()).into()
     }
 }
 
-impl From<LinkError> for Failure {
+impl From<LinkError> for PageFailure {
     fn from(error: LinkError) -> Self {
         match error {
             LinkError::Forged => Notice::Forged.into(),
@@ -80,7 +80,7 @@ impl From<LinkError> for Failure {
 }
 
 /// The problem with a form.
-impl From<Problem> for Failure {
+impl From<Problem> for PageFailure {
     fn from(problem: Problem) -> Self {
         Self {
             status: problem.code.status(),
@@ -90,14 +90,14 @@ impl From<Problem> for Failure {
 }
 
 /// A request for a page. It holds the language and the brand of the answer.
-pub(super) struct Visit {
+pub(super) struct PageRequest {
     pub(super) app: Data<App>,
     locale: Option<String>,
     /// The brand of the email whose link was opened.
     brand: Option<BrandName>,
 }
 
-impl Visit {
+impl PageRequest {
     /// Selects the language from the browser's headers.
     pub(super) fn new(req: &HttpRequest, app: Data<App>) -> Self {
         let header = req.headers().get(ACCEPT_LANGUAGE);
@@ -108,7 +108,7 @@ impl Visit {
 
     /// Verifies the token of a link. Returns its content, and the record of its user. A link from
     /// before the start of the record has none.
-    pub(super) async fn open(&mut self, token: &str) -> Result<(Link, Option<User>), Failure> {
+    pub(super) async fn open(&mut self, token: &str) -> Result<(Link, Option<User>), PageFailure> {
         let links = &self.app.identities.default.links;
         let now = self.app.context.clock.now();
         let link = links.open(token, now).await??;
@@ -130,7 +130,7 @@ impl Visit {
     }
 
     /// Renders a page.
-    pub(super) fn page(&self, status: StatusCode, page: &Page<'_>) -> HttpResponse {
+    pub(super) fn page(&self, status: StatusCode, page: &WebPage<'_>) -> HttpResponse {
         match self.pages().render(page, self.locale.as_deref()) {
             Ok(html) => sealed(status, html),
             Err(error) => {
@@ -142,9 +142,9 @@ impl Visit {
     }
 
     /// Renders the page that explains a failure and the next step.
-    pub(super) fn failure(&self, failure: Failure) -> HttpResponse {
+    pub(super) fn failure(&self, failure: PageFailure) -> HttpResponse {
         let status = failure.status;
-        let mut response = self.page(status, &Page::Notice(failure.notice));
+        let mut response = self.page(status, &WebPage::Notice(failure.notice));
         if status == StatusCode::SERVICE_UNAVAILABLE {
             let soon = HeaderValue::from_static("30");
             response.headers_mut().insert(header::RETRY_AFTER, soon);
@@ -158,9 +158,9 @@ impl Visit {
 
 /// The fields of a form in their order; no name occurs twice.
 #[derive(Debug)]
-pub(super) struct Form(Vec<(String, String)>);
+pub(super) struct FormFields(Vec<(String, String)>);
 
-impl Form {
+impl FormFields {
     /// Reads the form of a request. RFC 8058 allows two types: email programs should send
     /// `multipart/form-data`, and most send the other.
     pub(super) async fn read(req: &HttpRequest, payload: Payload) -> Result<Self, Problem> {

@@ -12,7 +12,7 @@ use actix_web::http::StatusCode;
 use actix_web::web::{Data, Path, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 
-use super::page_request::{Failure, Form, Visit, redirect, short};
+use super::page_request::{FormFields, PageFailure, PageRequest, redirect, short};
 use crate::app::App;
 use crate::domain::mutes_and_quiet_hours::Title;
 use crate::domain::{EventType, FollowKey, Invalid, ObjectKey, Quiet, Stop, Subject, User};
@@ -20,7 +20,7 @@ use crate::engine::access::links::Link;
 use crate::engine::digest::due::next_digest;
 use crate::engine::users::input::{Change, PreferencesChange, TypeChange};
 use crate::engine::users::json_fields::Named;
-use crate::render::Page;
+use crate::render::WebPage;
 use crate::render::pages::{Choices, Notice, PageUser, TYPE_FIELD, UNFOLLOW, UNMUTE_FIELD};
 
 /// The fields of the quiet hours.
@@ -29,7 +29,7 @@ const QUIET_TO: &str = "quiet-to";
 
 /// `GET /u/{token}/preferences`
 pub(super) async fn show(req: HttpRequest, token: Path<String>, app: Data<App>) -> HttpResponse {
-    let mut visit = Visit::new(&req, app);
+    let mut visit = PageRequest::new(&req, app);
     let mut query = form_urlencoded::parse(req.query_string().as_bytes());
     let unfollow = query.find(|(name, _)| name == UNFOLLOW);
     let shown = async {
@@ -46,10 +46,10 @@ pub(super) async fn show(req: HttpRequest, token: Path<String>, app: Data<App>) 
 
 /// Redirects to the page that ends this follow, if there is one.
 async fn unfollow_page(
-    visit: &Visit,
+    visit: &PageRequest,
     link: &Link,
     key: FollowKey,
-) -> Result<HttpResponse, Failure> {
+) -> Result<HttpResponse, PageFailure> {
     let app = &visit.app;
     if !app.people().is_following(&link.user, &key).await? {
         return Err(Notice::NotFollowed.into());
@@ -71,12 +71,12 @@ pub(super) async fn save(
     payload: Payload,
     app: Data<App>,
 ) -> HttpResponse {
-    let mut visit = Visit::new(&req, app);
+    let mut visit = PageRequest::new(&req, app);
     let saved = async {
         let (link, user) = visit.open(&token).await?;
         user.ok_or(Notice::Gone)?;
         let (people, policies) = (visit.app.people(), &visit.app.config.policies);
-        let form = Form::read(&req, payload).await?;
+        let form = FormFields::read(&req, payload).await?;
         let user = match unmuted(&form)? {
             Some(subject) => people.unmute(&link.user, &subject).await?,
             None => {
@@ -92,17 +92,17 @@ pub(super) async fn save(
 
 /// Renders the page.
 async fn page(
-    visit: &Visit,
+    visit: &PageRequest,
     link: &Link,
     mut user: User,
     saved: bool,
-) -> Result<HttpResponse, Failure> {
+) -> Result<HttpResponse, PageFailure> {
     let app = &visit.app;
     user.mutes.forget(app.context.clock.now());
     name_muted(app, &mut user).await;
     // Unsubscribes from everything, independent of the opened link.
     let all = Link { stop: Stop::All, ..link.clone() };
-    let page = Page::Preferences(Choices {
+    let page = WebPage::Preferences(Choices {
         of: PageUser::new(&user, &app.config.digest.schedule, &app.config.policies),
         token: &app.identities.default.links.seal(&all).await?,
         saved,
@@ -133,13 +133,13 @@ async fn name_muted(app: &App, user: &mut User) {
 }
 
 /// Returns the subject to unmute, if this is an unmute form.
-fn unmuted(form: &Form) -> Result<Option<Subject>, Failure> {
+fn unmuted(form: &FormFields) -> Result<Option<Subject>, PageFailure> {
     let Some(subject) = form.get(UNMUTE_FIELD) else {
         return Ok(None);
     };
     if form.pairs().count() > 1 {
         let why = "The form unmutes something and holds other choices as well.";
-        return Err(Failure::form(why));
+        return Err(PageFailure::form(why));
     }
     Ok(Some(Subject::new(subject)?))
 }
@@ -147,7 +147,10 @@ fn unmuted(form: &Form) -> Result<Option<Subject>, Failure> {
 /// Returns the changes of a form. It ignores types that the page does not offer: they may have been
 /// offered earlier, and accepting any name could fill a record. Their names are not validated, as
 /// older writers did not validate theirs.
-fn change(form: &Form, offered: impl Fn(&EventType) -> bool) -> Result<PreferencesChange, Failure> {
+fn change(
+    form: &FormFields,
+    offered: impl Fn(&EventType) -> bool,
+) -> Result<PreferencesChange, PageFailure> {
     let mut change = PreferencesChange { quiet: quiet(form)?, ..PreferencesChange::default() };
     let digest = change.digest.get_or_insert_default();
     let types = change.types.get_or_insert_default();
@@ -162,7 +165,7 @@ fn change(form: &Form, offered: impl Fn(&EventType) -> bool) -> Result<Preferenc
                 let Some(kind) = name.strip_prefix(TYPE_FIELD).map(EventType::stored) else {
                     let why =
                         format!("The form holds {:?}, which is nothing to choose.", short(name));
-                    return Err(Failure::form(&why));
+                    return Err(PageFailure::form(&why));
                 };
                 if !offered(&kind) {
                     continue;
@@ -180,7 +183,7 @@ fn change(form: &Form, offered: impl Fn(&EventType) -> bool) -> Result<Preferenc
 }
 
 /// Parses the quiet hours of a form. Both times are set, or both are empty.
-fn quiet(form: &Form) -> Result<Change<Quiet>, Failure> {
+fn quiet(form: &FormFields) -> Result<Change<Quiet>, PageFailure> {
     Ok(match (form.get(QUIET_FROM), form.get(QUIET_TO)) {
         (None, None) => None,
         (Some(""), Some("")) => Some(None),

@@ -9,16 +9,16 @@ use actix_web::http::StatusCode;
 use actix_web::web::{Data, Path, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 
-use super::page_request::{Failure, Form, Visit};
+use super::page_request::{FormFields, PageFailure, PageRequest};
 use crate::app::App;
 use crate::domain::{FollowKey, ObjectKey, Policies, Reason, Stop, User};
 use crate::engine::access::links::Link;
 use crate::engine::feedback::suppressions::SuppressionInput;
-use crate::render::Page;
-use crate::render::pages::{Notice, PageUser, Stopping, Tokens};
+use crate::render::WebPage;
+use crate::render::pages::{EmailTokens, Notice, PageUser, Stopping};
 
 /// Returns the part of the scope that can be ended. Fails if all of it is mandatory.
-fn optional(stop: &Stop, policies: &Policies) -> Result<Stop, Failure> {
+fn optional(stop: &Stop, policies: &Policies) -> Result<Stop, PageFailure> {
     let Stop::Types(kinds) = stop else {
         return Ok(stop.clone());
     };
@@ -36,12 +36,12 @@ fn optional(stop: &Stop, policies: &Policies) -> Result<Stop, Failure> {
 /// Shows the state of the link's scope. `before` is the user's record before this request ended
 /// something.
 async fn page(
-    visit: &Visit,
+    visit: &PageRequest,
     token: &str,
     link: &Link,
     user: &User,
     before: Option<&User>,
-) -> Result<HttpResponse, Failure> {
+) -> Result<HttpResponse, PageFailure> {
     let app = &visit.app;
     let (default, policies) = (&app.config.digest.schedule, &app.config.policies);
     let stop = &optional(&link.stop, policies)?;
@@ -54,12 +54,12 @@ async fn page(
     };
     let with = |stop| Link { stop, ..link.clone() };
     let links = &app.identities.default.links;
-    let tokens = &Tokens {
+    let tokens = &EmailTokens {
         own: token.to_owned(),
         digest: links.seal(&with(Stop::Digest)).await?,
         all: links.seal(&with(Stop::All)).await?,
     };
-    let page = Page::Stop(Stopping {
+    let page = WebPage::Stop(Stopping {
         of: PageUser::new(user, default, policies),
         stop,
         ended: stop.holds(user, follows, default, policies),
@@ -71,7 +71,7 @@ async fn page(
 }
 
 /// Returns the title of a followed key, or the key itself.
-async fn title_of(app: &App, key: &FollowKey) -> Result<String, Failure> {
+async fn title_of(app: &App, key: &FollowKey) -> Result<String, PageFailure> {
     let object = app.objects().get(&ObjectKey::stored(key.as_str())).await?;
     let title = object.and_then(|object| object.title);
     let title = title.filter(|title| !title.trim().is_empty());
@@ -80,7 +80,7 @@ async fn title_of(app: &App, key: &FollowKey) -> Result<String, Failure> {
 
 /// `GET /u/{token}`
 pub(super) async fn ask(req: HttpRequest, token: Path<String>, app: Data<App>) -> HttpResponse {
-    let mut visit = Visit::new(&req, app);
+    let mut visit = PageRequest::new(&req, app);
     let asked = async {
         let (link, user) = visit.open(&token).await?;
         let user = user.ok_or(Notice::Gone)?;
@@ -97,29 +97,29 @@ pub(super) async fn act(
     payload: Payload,
     app: Data<App>,
 ) -> HttpResponse {
-    let mut visit = Visit::new(&req, app);
+    let mut visit = PageRequest::new(&req, app);
     let acted = stop(&mut visit, &req, &token, payload).await;
     acted.unwrap_or_else(|why| visit.failure(why))
 }
 
 /// Ends the scope of a link.
 async fn stop(
-    visit: &mut Visit,
+    visit: &mut PageRequest,
     req: &HttpRequest,
     token: &str,
     payload: Payload,
-) -> Result<HttpResponse, Failure> {
+) -> Result<HttpResponse, PageFailure> {
     // The page offers to restore this state. The write below keeps concurrent changes.
     let (link, before) = visit.open(token).await?;
     let (app, people) = (&visit.app, visit.app.people());
-    let form = Form::read(req, payload).await?;
+    let form = FormFields::read(req, payload).await?;
     if form.get("List-Unsubscribe").map(str::trim_ascii_end) != Some("One-Click") {
         let why =
             "The form does not say List-Unsubscribe=One-Click; please use the button on the page.";
-        return Err(Failure::form(why));
+        return Err(PageFailure::form(why));
     }
     // An unknown user gets no emails, so the request succeeds.
-    let gone = || Failure { status: StatusCode::OK, ..Notice::Gone.into() };
+    let gone = || PageFailure { status: StatusCode::OK, ..Notice::Gone.into() };
     let Some(before) = before else {
         // The reader gets no email at this address any more, also if another record has it.
         if let Some(address) = link.address.clone()

@@ -10,7 +10,7 @@ use futures::future::join_all;
 
 use super::{Doctor, Finding, LEFT};
 use crate::config::Transport;
-use crate::operate::dns_and_web::Names;
+use crate::operate::dns_and_web::DnsResolver;
 
 const SPF: &str = "SPF";
 const DKIM: &str = "DKIM";
@@ -34,7 +34,7 @@ impl Doctor {
             }
         };
         let domain = own.unwrap_or(from);
-        let look_up = async |names: &Names| {
+        let look_up = async |names: &DnsResolver| {
             let texts = names.texts(domain).await?;
             Ok(judge_spf(domain, &spf_records(&texts), own.is_some()))
         };
@@ -43,7 +43,7 @@ impl Doctor {
 
     pub(super) async fn dmarc(&self) -> Finding {
         let domain = self.config.mail.sender.from.domain();
-        let look_up = async |names: &Names| {
+        let look_up = async |names: &DnsResolver| {
             for place in dmarc_domains(domain) {
                 let texts = names.texts(&format!("_dmarc.{place}")).await?;
                 let records = dmarc_records(&texts);
@@ -72,7 +72,8 @@ impl Doctor {
             return vec![Finding::unchecked(why).of(DKIM)];
         }
         let judged = places.iter().map(async |place| {
-            let look_up = async |names: &Names| Ok(judge_keys(place, &names.texts(place).await?));
+            let look_up =
+                async |names: &DnsResolver| Ok(judge_keys(place, &names.texts(place).await?));
             self.look_up(look_up).await.of(DKIM)
         });
         join_all(judged).await
@@ -87,7 +88,7 @@ impl Doctor {
         }
     }
 
-    async fn look_up<'a, F>(&'a self, look_up: impl FnOnce(&'a Names) -> F) -> Finding
+    async fn look_up<'a, F>(&'a self, look_up: impl FnOnce(&'a DnsResolver) -> F) -> Finding
     where
         F: Future<Output = Result<Finding, String>>,
     {

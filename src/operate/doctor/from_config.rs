@@ -15,7 +15,7 @@ use crate::domain::messages::error_chain;
 use crate::engine::access::links::Links;
 use crate::engine::delivery::brand_identities::Theme;
 use crate::engine::delivery::brand_identities::mailer;
-use crate::operate::dns_and_web::{Names, Web};
+use crate::operate::dns_and_web::{DnsResolver, Web};
 use crate::operate::open::{Access, Refusal, open_with, upgrade_ahead};
 use crate::store::mongo::MongoOptions;
 use crate::store::{self, Store};
@@ -39,7 +39,7 @@ pub async fn doctor(config: &Config, options: DoctorOptions, clock: Arc<dyn Cloc
         renderer: Theme::new(&of, of.mail.templates.clone())
             .map(|theme| theme.renderer)
             .map_err(|error| error_chain(&error)),
-        names: Names::new(options.nameserver, options.timeout),
+        names: DnsResolver::new(options.nameserver, options.timeout),
         web: Web::new(options.timeout),
         clock: clock.clone(),
         brands: Vec::new(),

@@ -15,7 +15,7 @@ use crate::config::{Config, Transport};
 use crate::domain::BrandName;
 use crate::email::{Checked, Mailer};
 use crate::engine::access::links::Links;
-use crate::operate::dns_and_web::{Names, Web};
+use crate::operate::dns_and_web::{DnsResolver, Web};
 use crate::render::Renderer;
 use crate::store::Store;
 use crate::wire::status::Finding;
@@ -60,7 +60,7 @@ pub struct Doctor {
     /// Makes links to try the public pages with; `None` without a store.
     pub links: Option<Arc<Links>>,
     /// Queries the DNS about the sender's domain.
-    pub names: Component<Names>,
+    pub names: Component<DnsResolver>,
     /// Requests the public pages as an outside client does.
     pub web: Component<Web>,
     pub(crate) clock: Arc<dyn Clock>,

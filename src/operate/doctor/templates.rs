@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::{Component, Doctor, Finding, LANGUAGES};
 use crate::domain::messages::list_first;
 use crate::domain::nearest;
-use crate::operate::preview::{Kind, Preview, Sheet, files_of};
+use crate::operate::preview::{PreviewKind, PreviewSheet, Previewer, files_of};
 use crate::render::{Renderer, template_names};
 use crate::store::{self, Store, UserField};
 
@@ -19,11 +19,11 @@ impl Doctor {
         let (Some(folder), Ok(renderer)) = (&self.config.mail.templates, &self.renderer) else {
             return findings;
         };
-        let preview = Preview {
+        let preview = Previewer {
             config: self.config.clone(),
             brand: None,
             person: None,
-            kinds: vec![Kind::Digest, Kind::Batch],
+            kinds: vec![PreviewKind::Digest, PreviewKind::Batch],
             locale: None,
             clock: self.clock.clone(),
         };
@@ -91,7 +91,7 @@ fn judge(renderer: &Component<Arc<Renderer>>) -> Finding {
 }
 
 /// Returns the file that makes an empty part of a sample email, if there is one.
-fn empty_part(sheet: &Sheet) -> Option<String> {
+fn empty_part(sheet: &PreviewSheet) -> Option<String> {
     let elements = sheet.html.split('<');
     let html: String = elements.filter_map(|of| of.rsplit('>').next()).collect();
     let mut parts = [

@@ -7,11 +7,12 @@ use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 
-use crate::domain::digest_content::tried_again;
+use crate::domain::digest_content::retry_at;
 use crate::domain::{
-    Batch, BatchState, DaysRead, Delivery, DeliveryId, DeliveryState, EmailScope, Event, EventType,
-    Exclusion, Facts, Id, Inbox, Marker, Mutes, ObjectState, Occasion, PersonStacks, Policies,
-    Position, Purpose, Schedule, Stack, StackId, User, UserId, batch, classify, email_content,
+    Batch, BatchState, DaysRead, Delivery, DeliveryId, DeliveryState, DigestMarker, EmailScope,
+    Event, EventType, Exclusion, Facts, Id, Inbox, Mutes, ObjectState, Occasion, Policies,
+    Position, Purpose, Schedule, Stack, StackId, User, UserId, UserStacks, batch, classify,
+    email_content,
 };
 use crate::engine::Result;
 use crate::engine::batches::{BatchFilter, BatchService};
@@ -19,7 +20,7 @@ use crate::engine::delivery::{Selected, SentEmail};
 use crate::engine::eligibility::event_facts::Catalog;
 use crate::engine::eligibility::{self, is_seen};
 use crate::wire::delivery::WaitReason;
-use crate::wire::explanation::{By, Fate, InBatch, InDelivery, Place, Why};
+use crate::wire::explanation::{By, EmailPlace, Fate, InBatch, InDelivery, Why};
 
 /// The loaded facts about one user.
 pub(super) struct Loaded<'a> {
@@ -37,7 +38,7 @@ pub(super) struct Loaded<'a> {
     /// The scope of the digests that the user wants, even if they may not be emailed.
     pub wish: Option<EmailScope>,
     pub deliveries: &'a [Delivery],
-    pub batches: &'a Batches,
+    pub batches: &'a UserBatches,
     /// When quiet hours end, for the batches that they defer.
     pub held: HashMap<Id, DateTime<Utc>>,
     /// The emails whose markers are on the stacks, by marker.
@@ -51,7 +52,7 @@ impl Loaded<'_> {
     }
 
     /// Explains the events of a user's stacks, oldest first.
-    pub(super) fn fates(&self, person: &PersonStacks, catalog: &Catalog) -> Vec<Fate> {
+    pub(super) fn fates(&self, person: &UserStacks, catalog: &Catalog) -> Vec<Fate> {
         let policies = self.policies;
         let digest = Purpose::Digest(EmailScope::All);
         let excluded = |place: Position, event: &Event| {
@@ -69,7 +70,7 @@ impl Loaded<'_> {
         let pending: HashSet<Position> = pending.iter().map(|of| of.position).collect();
         let mut fates = Vec::new();
         for stack in &person.stacks {
-            let (covered, mailed) = (stack.covered(), stack.mailed());
+            let (covered, mailed) = (stack.covered(), stack.emailed_ids());
             for (position, event) in stack.events() {
                 let case = Case {
                     stack,
@@ -96,8 +97,7 @@ impl Loaded<'_> {
                     }
                     _ => None,
                 };
-                let excludes =
-                    |by: &By| matches!(by, By::Email { place, .. } if *place == Place::Excluded);
+                let excludes = |by: &By| matches!(by, By::Email { place, .. } if *place == EmailPlace::Excluded);
                 if why != Why::Covered && covered.as_ref().is_some_and(excludes) {
                     why = Why::Excluded;
                 }
@@ -194,7 +194,7 @@ impl Loaded<'_> {
     /// The first marker over an event decides. Its id is that of a delivery, or else of a flush,
     /// because the ledger is kept longer than the window.
     fn by_marker(&self, case: &Case<'_>) -> Option<By> {
-        let Marker { id, n } = *case.stack.covering(case.position.index)?;
+        let DigestMarker { id, n } = *case.stack.covering(case.position.index)?;
         let email = id.and_then(|id| self.by_email(case, id));
         email.or(Some(match (id.map(Id::time), n) {
             (Some(at), Some(_)) => By::Flush { at },
@@ -216,7 +216,12 @@ impl Loaded<'_> {
     }
 
     /// Returns where in a sent email the event is, or why the email excluded it.
-    fn place(&self, case: &Case<'_>, row: &Delivery, sent: &SentEmail) -> (Place, Option<Why>) {
+    fn place(
+        &self,
+        case: &Case<'_>,
+        row: &Delivery,
+        sent: &SentEmail,
+    ) -> (EmailPlace, Option<Why>) {
         let (event, built, catalog) = (case.event, row.built_at(), case.catalog);
         let included = |email: &&Selected| {
             // Fewer events than were recorded lack only objects that were withdrawn since.
@@ -224,17 +229,17 @@ impl Loaded<'_> {
         };
         let email = sent.email.as_ref().ok().filter(included);
         if let Some(email) = email {
-            let is_it = |(kind, item): (&EventType, &email_content::Item)| {
+            let is_it = |(kind, item): (&EventType, &email_content::EmailItem)| {
                 *kind == event.t && item.id == event.o
             };
             let is_kept = |batch: &Batch| batch.contents.items.iter().any(|of| is_event(of, event));
             if email.included.contains(event) {
                 return match email.content.items().any(is_it) {
-                    true => (Place::Shown, None),
-                    false => (Place::Counted, None),
+                    true => (EmailPlace::Shown, None),
+                    false => (EmailPlace::Counted, None),
                 };
             } else if email.counts_others && !case.batch.is_some_and(is_kept) {
-                return (Place::Counted, None);
+                return (EmailPlace::Counted, None);
             }
         }
         let is_same = |other: &Event| other.t == event.t && other.o == event.o;
@@ -252,14 +257,14 @@ impl Loaded<'_> {
         let mut reasons = reasons.into_iter().filter(|(applies, _)| *applies);
         let why = reasons.next().map_or(Why::NotForDigest, |(_, why)| why);
         match sent.is_exact || matches!(why, Why::Retracted | Why::UnknownObject) {
-            true => (Place::Excluded, Some(why)),
-            false => (Place::Unknown, None),
+            true => (EmailPlace::Excluded, Some(why)),
+            false => (EmailPlace::Unknown, None),
         }
     }
 }
 
 /// Returns whether a batch's item is this event.
-fn is_event(item: &batch::Item, event: &Event) -> bool {
+fn is_event(item: &batch::BatchItem, event: &Event) -> bool {
     Some(item.i) == event.i && item.t == event.t && item.o == event.o
 }
 
@@ -270,7 +275,7 @@ fn in_delivery(row: &Delivery, now: DateTime<Utc>) -> InDelivery {
         id: row.id.clone(),
         state: row.state,
         reason: wait.why,
-        next_attempt: wait.until.or(tried_again(row).filter(|at| *at > now)),
+        next_attempt: wait.until.or(retry_at(row).filter(|at| *at > now)),
         held_by: wait.held_by,
     }
 }
@@ -309,12 +314,12 @@ const BATCHES: usize = 200;
 ///
 /// A marker on the stack outranks the batch's record. A batch that keeps the event outranks one
 /// that only remembers its id: a lead's ids are also remembered by the batch that it opened.
-pub(super) struct Batches {
+pub(super) struct UserBatches {
     pub(super) all: Vec<Batch>,
     pub(super) deliveries: HashMap<DeliveryId, Delivery>,
 }
 
-impl Batches {
+impl UserBatches {
     pub(super) async fn of(book: &BatchService, user: &UserId) -> Result<Self> {
         let all = book.list(&BatchFilter::of(user), BATCHES).await?;
         let ids: Vec<DeliveryId> = all.iter().map(|b| DeliveryId::batch(b.id)).collect();

@@ -1,4 +1,4 @@
-//! The files of an export: one for each kind of record and each day. [`Verified`] checks all of
+//! The files of an export: one for each kind of record and each day. [`VerifiedExport`] checks all of
 //! them before anything is imported.
 
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::domain::Day;
 use crate::engine::archive::{lines, restore_lines};
 use crate::engine::{Error, Result};
-use crate::store::{self, AnyRecord, DaySum, Export, Kind, Meeting, Store, Summing};
+use crate::store::{self, AnyRecord, DaySum, Export, Meeting, RecordKind, Store, Summing};
 use crate::wire::transfer::{BadRecords, FileSum, Manifest};
 
 /// The version of the format that this program writes and reads.
@@ -15,7 +15,7 @@ pub(super) const FORMAT: u32 = 1;
 /// The file that a complete export has.
 pub(super) const MANIFEST: &str = "manifest.json";
 
-/// The name of [`Kind::WebhookReceipts`] in exports of earlier versions.
+/// The name of [`RecordKind::WebhookReceipts`] in exports of earlier versions.
 const FORMER_RECEIPTS: &str = "sightings";
 
 /// One file holds one kind of record, or one day.
@@ -30,15 +30,15 @@ impl Export {
     pub(super) fn path(self, folder: &Path) -> PathBuf {
         let path = |name: &str| folder.join(format!("{name}.ndjson.zst"));
         let former = path(FORMER_RECEIPTS);
-        match self == Self::Records(Kind::WebhookReceipts) && former.exists() {
+        match self == Self::Records(RecordKind::WebhookReceipts) && former.exists() {
             true => former,
             false => path(&self.name()),
         }
     }
 
     pub(super) fn named(name: &str) -> Option<Self> {
-        let kind = Kind::ALL.into_iter().find(|kind| kind.as_str() == name);
-        let former = || (name == FORMER_RECEIPTS).then_some(Kind::WebhookReceipts);
+        let kind = RecordKind::ALL.into_iter().find(|kind| kind.as_str() == name);
+        let former = || (name == FORMER_RECEIPTS).then_some(RecordKind::WebhookReceipts);
         let day = || Day::of_collection(name).map(Self::Day);
         kind.or_else(former).map(Self::Records).or_else(day)
     }
@@ -95,7 +95,7 @@ pub(super) fn failed(doing: &str, path: &Path) -> impl FnOnce(std::io::Error) ->
 }
 
 /// A complete export whose files match their counts and checksums.
-pub struct Verified {
+pub struct VerifiedExport {
     /// The SHA-256 of the manifest.
     pub(super) sha256: String,
     /// The files, each with the sum that the store will have.
@@ -104,7 +104,7 @@ pub struct Verified {
     pub(super) unreadable: BadRecords,
 }
 
-impl Verified {
+impl VerifiedExport {
     /// Reads and verifies the export in this folder.
     ///
     /// # Errors

@@ -46,7 +46,7 @@ pub struct Stopping<'a> {
     /// The user's record before the stop, if it has just happened. It allows an undo.
     pub before: Option<&'a User>,
     /// The signed tokens for relative links.
-    pub tokens: &'a Tokens,
+    pub tokens: &'a EmailTokens,
     /// The name of the follow, if the link ends one.
     pub name: Option<&'a str>,
 }
@@ -66,7 +66,7 @@ pub struct Choices<'a> {
 
 /// The tokens of one email.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Tokens {
+pub struct EmailTokens {
     /// The token of this page, with the effect of its link.
     pub own: String,
     /// The token that stops the digest.

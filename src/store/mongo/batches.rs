@@ -10,10 +10,10 @@ use async_trait::async_trait;
 use bson::{Bson, Document, doc};
 use chrono::{DateTime, Utc};
 
-use super::bulk::{Replacement, Update, Verb, delete_one};
+use super::bulk::{CommandKind, Replacement, Update, delete_one};
 use super::grouped_updates::{TOGETHER, update_of};
 use super::{ACCUMULATORS, BATCHES, Mongo, date, given, oid};
-use crate::domain::batch::{Accumulator, AccumulatorId, Addition, Item, Keep};
+use crate::domain::batch::{Accumulator, AccumulatorId, Addition, BatchItem, Keep};
 use crate::domain::coordination::LONGEST_LEASE;
 use crate::domain::{Batch, BatchKey, BatchState, EventType, Id, ObjectId, UserId};
 use crate::store::record::batch::{AccumulatorRecord, BatchRecord};
@@ -44,7 +44,7 @@ impl Batches for Mongo {
             let stamp = one.revision.map_or(Bson::Null, oid);
             delete_one(doc! {"_id": accumulator_id(&one.id), "stamp": stamp})
         };
-        let removed = self.write(Verb::Delete, ACCUMULATORS, gone.iter().map(remove));
+        let removed = self.write(CommandKind::Delete, ACCUMULATORS, gone.iter().map(remove));
         removed.await?.complete()?;
         let ids = || gone.iter().map(|one| Bson::from(accumulator_id(&one.id)));
         let left = self.find_by_id(ACCUMULATORS, ids()).ids().await?;
@@ -89,7 +89,7 @@ impl Batches for Mongo {
             update_of(&ids, fits(&additions), Bson::from(update))
         });
         statements.extend(own);
-        let outcome = self.write(Verb::Update, ACCUMULATORS, statements);
+        let outcome = self.write(CommandKind::Update, ACCUMULATORS, statements);
         Ok(outcome.await?.complete()? == accumulators.len() as u64)
     }
 
@@ -138,7 +138,7 @@ impl Batches for Mongo {
 
     async fn file_batches(&self, batches: &[Batch]) -> Result<Vec<bool>> {
         let records = batches.iter().map(BatchRecord::filed);
-        let filed = self.write(Verb::Insert, BATCHES, records).await?;
+        let filed = self.write(CommandKind::Insert, BATCHES, records).await?;
         let refused = filed.duplicates()?;
         let mut done = vec![true; batches.len()];
         let ids: Vec<Id> = refused.iter().map(|one| batches[one.item].id).collect();
@@ -155,7 +155,7 @@ impl Batches for Mongo {
             let set = doc! {"state": state.as_str(), "settled": date(now)};
             Update::new(doc! {"_id": oid(*id), "state": closing}, doc! {"$set": set})
         };
-        let done = self.write(Verb::Update, BATCHES, settled.iter().map(settle));
+        let done = self.write(CommandKind::Update, BATCHES, settled.iter().map(settle));
         done.await?.complete().map(drop)
     }
 
@@ -294,7 +294,8 @@ fn is_similar(one: &Addition, other: &Addition) -> bool {
 }
 
 fn items(addition: &Addition) -> Vec<Bson> {
-    let item = |item: &Item| doc! {"t": item.t.as_str(), "o": item.o.as_str(), "i": oid(item.i)};
+    let item =
+        |item: &BatchItem| doc! {"t": item.t.as_str(), "o": item.o.as_str(), "i": oid(item.i)};
     addition.items.iter().map(item).map(Bson::from).collect()
 }
 

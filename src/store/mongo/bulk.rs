@@ -13,7 +13,7 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use serde::Serialize;
 
-use super::patience::{DUPLICATE, Failure, TOO_SLOW};
+use super::patience::{DUPLICATE, LastFailure, TOO_SLOW};
 use super::{MAJORITY, Mongo};
 use crate::domain::Defect;
 use crate::store::record::write_bson;
@@ -32,7 +32,7 @@ const IN_FLIGHT: usize = 2;
 
 /// The kind of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verb {
+pub(super) enum CommandKind {
     /// Statements are `{q, u, …}`.
     Update,
     /// Statements are documents.
@@ -41,7 +41,7 @@ pub(super) enum Verb {
     Delete,
 }
 
-impl Verb {
+impl CommandKind {
     fn doing(self, collection: &str) -> String {
         match self {
             Self::Update => format!("updating {collection}"),
@@ -89,7 +89,7 @@ pub(super) fn delete_one(q: Document) -> Document {
 
 /// The combined result of all statements.
 #[derive(Debug, Default)]
-pub(super) struct Outcome {
+pub(super) struct BulkOutcome {
     pub doing: String,
     /// The number of documents matched, inserted or deleted by the last attempt of each command.
     pub n: u64,
@@ -98,31 +98,35 @@ pub(super) struct Outcome {
     /// Whether any command was sent more than once.
     pub resent: bool,
     /// The statements that the server rejected.
-    pub refused: Vec<Refused>,
+    pub refused: Vec<RejectedStatement>,
 }
 
 /// A rejected statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Refused {
+pub(super) struct RejectedStatement {
     pub item: usize,
     /// Whether an earlier attempt at the statement may have been applied.
     pub resent: bool,
-    pub failure: Failure,
+    pub failure: LastFailure,
 }
 
-impl Refused {
+impl RejectedStatement {
     pub(super) fn duplicate(&self) -> bool {
         self.failure.code == Some(DUPLICATE)
     }
 }
 
-impl Outcome {
+impl BulkOutcome {
     /// Reads the reply to a command. A transient failure of one statement is a failure of the whole
     /// command.
-    fn read(reply: &Document, items: &[usize], resent: bool) -> std::result::Result<Self, Failure> {
+    fn read(
+        reply: &Document,
+        items: &[usize],
+        resent: bool,
+    ) -> std::result::Result<Self, LastFailure> {
         let failure = |document: &Document| {
             let code = document.get_i32("code").unwrap_or_default();
-            Failure::answered(code, document.get_str("errmsg").unwrap_or_default())
+            LastFailure::answered(code, document.get_str("errmsg").unwrap_or_default())
         };
         let mut refused = Vec::new();
         let errors = reply.get_array("writeErrors").into_iter().flatten();
@@ -132,7 +136,7 @@ impl Outcome {
                 return Err(failure);
             }
             let item = items[error.get_i32("index").unwrap_or_default() as usize];
-            refused.push(Refused { item, resent, failure });
+            refused.push(RejectedStatement { item, resent, failure });
         }
         if let Ok(error) = reply.get_document("writeConcernError") {
             return Err(failure(error));
@@ -148,10 +152,13 @@ impl Outcome {
 
     /// Returns the rejected statements if all have this failure, and otherwise an error. It is no
     /// outage if a document is the cause: then other documents may still be written.
-    pub(super) fn only(self, is_expected: impl Fn(&Refused) -> bool) -> Result<Vec<Refused>> {
+    pub(super) fn only(
+        self,
+        is_expected: impl Fn(&RejectedStatement) -> bool,
+    ) -> Result<Vec<RejectedStatement>> {
         match self.refused.iter().find(|refused| !is_expected(refused)) {
             None => Ok(self.refused),
-            Some(Refused { failure, .. }) if defect(failure).is_some() => {
+            Some(RejectedStatement { failure, .. }) if defect(failure).is_some() => {
                 Err(Error::Unsupported(format!("{}: {failure}", self.doing)))
             }
             Some(refused) => Err(Error::database(self.doing, refused.failure.clone())),
@@ -161,7 +168,7 @@ impl Outcome {
     /// Returns the statements that defective documents rejected, and an error if any other was.
     pub(super) fn defects(self) -> Result<Vec<(usize, Defect)>> {
         let refused = self.only(|refused| defect(&refused.failure).is_some())?;
-        let defect_of = |one: &Refused| Some((one.item, defect(&one.failure)?));
+        let defect_of = |one: &RejectedStatement| Some((one.item, defect(&one.failure)?));
         Ok(refused.iter().filter_map(defect_of).collect())
     }
 
@@ -172,8 +179,8 @@ impl Outcome {
     }
 
     /// Returns the rejected statements if all are duplicates, and otherwise an error.
-    pub(super) fn duplicates(self) -> Result<Vec<Refused>> {
-        self.only(Refused::duplicate)
+    pub(super) fn duplicates(self) -> Result<Vec<RejectedStatement>> {
+        self.only(RejectedStatement::duplicate)
     }
 }
 
@@ -181,7 +188,7 @@ impl Outcome {
 const OUR_KEY: &str = "dup key: { _id:";
 
 /// Returns the document's defect, if that caused the failure.
-pub(super) fn defect(failure: &Failure) -> Option<Defect> {
+pub(super) fn defect(failure: &LastFailure) -> Option<Defect> {
     let no_list = ["non-array", "must be an array"];
     match failure.code? {
         2 if no_list.iter().any(|words| failure.why.contains(words)) => Some(Defect::NoList),
@@ -199,10 +206,10 @@ impl Mongo {
     /// Sends these statements.
     pub(super) async fn write(
         &self,
-        verb: Verb,
+        verb: CommandKind,
         collection: &str,
         statements: impl IntoIterator<Item: Serialize>,
-    ) -> Result<Outcome> {
+    ) -> Result<BulkOutcome> {
         let encoded = self.encode(verb, collection, statements)?;
         let all = (0..encoded.len()).collect();
         let statement = |item: usize| (encoded[item].clone(), 1);
@@ -212,7 +219,7 @@ impl Mongo {
     /// Encodes statements as BSON.
     pub(super) fn encode(
         &self,
-        verb: Verb,
+        verb: CommandKind,
         collection: &str,
         statements: impl IntoIterator<Item: Serialize>,
     ) -> Result<Vec<RawDocumentBuf>> {
@@ -227,12 +234,12 @@ impl Mongo {
         collection: &str,
         statements: impl IntoIterator<Item: Serialize>,
     ) -> Result<()> {
-        let statements = self.encode(Verb::Update, collection, statements)?;
-        let written = self.write(Verb::Update, collection, &statements).await?;
+        let statements = self.encode(CommandKind::Update, collection, statements)?;
+        let written = self.write(CommandKind::Update, collection, &statements).await?;
         let existing = written.duplicates()?;
         // Other processes created these documents at the same moment. Now the updates match.
         let existing = existing.iter().map(|one| &statements[one.item]);
-        let written = self.write(Verb::Update, collection, existing);
+        let written = self.write(CommandKind::Update, collection, existing);
         written.await?.complete().map(drop)
     }
 
@@ -250,7 +257,7 @@ impl Mongo {
             // A record that was deleted since it was read must not be recreated.
             upsert: one.read.is_none(),
         });
-        let outcome = self.write(Verb::Update, collection, statements).await?;
+        let outcome = self.write(CommandKind::Update, collection, statements).await?;
         let is_whole = outcome.n == records.len() as u64;
         if outcome.duplicates()?.is_empty() && is_whole {
             return Ok(vec![true; records.len()]);
@@ -265,12 +272,12 @@ impl Mongo {
     /// It can process [`WEIGHT`] in about a second.
     pub(super) async fn bulk(
         &self,
-        verb: Verb,
+        verb: CommandKind,
         collection: &str,
         items: Vec<usize>,
         statement: impl Fn(usize) -> (RawDocumentBuf, u64) + Send,
-    ) -> Result<Outcome> {
-        let mut outcome = Outcome { doing: verb.doing(collection), ..Outcome::default() };
+    ) -> Result<BulkOutcome> {
+        let mut outcome = BulkOutcome { doing: verb.doing(collection), ..BulkOutcome::default() };
         // The items of later commands, and whether an earlier one may have applied some of them.
         let mut queue = VecDeque::from([(items, false)]);
         let mut in_flight = FuturesUnordered::new();
@@ -308,14 +315,14 @@ impl Mongo {
 
     fn command(
         &self,
-        verb: Verb,
+        verb: CommandKind,
         collection: &str,
         statements: &[RawDocumentBuf],
     ) -> Result<RawDocumentBuf> {
         let (name, list) = match verb {
-            Verb::Update => (cstr!("update"), cstr!("updates")),
-            Verb::Insert => (cstr!("insert"), cstr!("documents")),
-            Verb::Delete => (cstr!("delete"), cstr!("deletes")),
+            CommandKind::Update => (cstr!("update"), cstr!("updates")),
+            CommandKind::Insert => (cstr!("insert"), cstr!("documents")),
+            CommandKind::Delete => (cstr!("delete"), cstr!("deletes")),
         };
         let mut command = RawDocumentBuf::new();
         command.append(name, collection);
@@ -340,15 +347,15 @@ impl Mongo {
         body: RawDocumentBuf,
         items: Vec<usize>,
         resent: bool,
-    ) -> Result<(Vec<usize>, Option<Outcome>)> {
+    ) -> Result<(Vec<usize>, Option<BulkOutcome>)> {
         let mut attempts = 0;
         let outcome = self.patiently(&doing, || {
             attempts += 1;
             let resent = resent || attempts > 1;
             let (run, items) = (self.0.db.run_raw_command(body.clone()), &items);
             async move {
-                let outcome = run.await.map_err(Failure::from).and_then(|reply| {
-                    let outcome = Outcome::read(&reply, items, resent)?;
+                let outcome = run.await.map_err(LastFailure::from).and_then(|reply| {
+                    let outcome = BulkOutcome::read(&reply, items, resent)?;
                     self.note_write(&reply);
                     Ok(outcome)
                 });
@@ -366,7 +373,7 @@ impl Mongo {
     /// Deletes all matching documents. Returns their number.
     pub(super) async fn delete_matching(&self, collection: &str, q: Document) -> Result<u64> {
         let delete = [doc! {"q": q, "limit": 0}];
-        let deleted = self.write(Verb::Delete, collection, delete);
+        let deleted = self.write(CommandKind::Delete, collection, delete);
         deleted.await?.complete()
     }
 
@@ -378,7 +385,7 @@ impl Mongo {
         u: Document,
     ) -> Result<()> {
         let update = [doc! {"q": q, "u": u, "multi": true}];
-        let updated = self.write(Verb::Update, collection, update);
+        let updated = self.write(CommandKind::Update, collection, update);
         updated.await?.complete().map(drop)
     }
 }

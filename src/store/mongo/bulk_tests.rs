@@ -32,7 +32,7 @@ async fn each_command_has_its_options() {
     let options = MongoOptions::default();
     let store = Mongo::connect("mongodb://localhost", options).await.unwrap();
     let statements = [rawdoc! {"_id": 1}, rawdoc! {"_id": 2}];
-    let command = store.command(Verb::Insert, "numbers", &statements).unwrap();
+    let command = store.command(CommandKind::Insert, "numbers", &statements).unwrap();
     let command = Document::try_from(command).unwrap();
     assert_eq!(command.get_str("insert").unwrap(), "numbers");
     assert_eq!(command.get_array("documents").unwrap().len(), 2);
@@ -45,7 +45,7 @@ async fn each_command_has_its_options() {
 #[test]
 fn all_parts_of_a_reply_are_read() {
     let items: Vec<usize> = (10..20).collect();
-    let read = |reply: Document| Outcome::read(&reply, &items, false);
+    let read = |reply: Document| BulkOutcome::read(&reply, &items, false);
     let ours = |reply: Document| read(reply).unwrap();
     let fine = ours(doc! {"ok": 1.0, "n": 3, "upserted": [{"index": 0, "_id": "a"}]});
     assert_eq!((fine.n, fine.created, fine.refused.len()), (3, 1, 0));
@@ -66,7 +66,7 @@ fn all_parts_of_a_reply_are_read() {
 fn a_document_that_the_server_rejects_is_no_outage() {
     for (code, is_outage) in [(121, false), (17419, false), (13, true)] {
         let error = doc! {"index": 0, "code": code, "errmsg": "rejected"};
-        let outcome = Outcome::read(&doc! {"n": 1, "writeErrors": [error]}, &[0, 1], false);
+        let outcome = BulkOutcome::read(&doc! {"n": 1, "writeErrors": [error]}, &[0, 1], false);
 
         let error = outcome.unwrap().duplicates().unwrap_err();
 

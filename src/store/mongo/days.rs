@@ -13,7 +13,7 @@ use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 
 use super::batches::accumulator_id;
-use super::bulk::{Refused, Update, Verb};
+use super::bulk::{CommandKind, RejectedStatement, Update};
 use super::journal::{DONE, part_id, parts_of};
 use super::patience::{DUPLICATE, NAMESPACE_EXISTS, NAMESPACE_NOT_FOUND};
 use super::reads::{at_once, id_of};
@@ -31,8 +31,8 @@ use crate::store::record::values::{As, Oid};
 use crate::store::record::{Record, read_bson, write_bson};
 use crate::store::record_lines::{NO_REVISION, RecordSource};
 use crate::store::{
-    AnyRecord, DaySum, Days, Error, Export, Forgettable, Kind, Meeting, Page, Result, Summing,
-    extjson,
+    AnyRecord, DaySum, Days, Error, Export, Forgettable, Meeting, RecordKind, RecordPage, Result,
+    Summing, extjson,
 };
 
 /// The largest document to import. MongoDB's limit is 16 MiB for it and the rest of the command.
@@ -101,7 +101,7 @@ impl Days for Mongo {
         Ok(true)
     }
 
-    fn export(&self, which: Export) -> BoxStream<'_, Result<Page>> {
+    fn export(&self, which: Export) -> BoxStream<'_, Result<RecordPage>> {
         match which {
             Export::Records(kind) => {
                 let batches = self.all_of(kind.as_str().to_owned());
@@ -109,7 +109,7 @@ impl Days for Mongo {
                 pages.try_flatten().and_then(move |batch| self.page_of(kind, batch)).boxed()
             }
             Export::Day(day) => {
-                let page = |chunk: Vec<RawDocumentBuf>| Page {
+                let page = |chunk: Vec<RawDocumentBuf>| RecordPage {
                     lines: lines(&chunk).collect(),
                     bad: Vec::new(),
                 };
@@ -118,7 +118,7 @@ impl Days for Mongo {
         }
     }
 
-    async fn import_records(&self, kind: Kind, lines: &[String]) -> Result<()> {
+    async fn import_records(&self, kind: RecordKind, lines: &[String]) -> Result<()> {
         let records = lines.iter().map(|line| AnyRecord::read(kind, line));
         let records: Vec<AnyRecord> = records.collect::<Result<_>>()?;
         let statements = records.iter().map(|record| {
@@ -176,11 +176,15 @@ impl Days for Mongo {
 }
 
 impl Mongo {
-    async fn page_of(&self, kind: Kind, documents: Vec<RawDocumentBuf>) -> Result<Page> {
-        let mut page = Page::default();
+    async fn page_of(
+        &self,
+        kind: RecordKind,
+        documents: Vec<RawDocumentBuf>,
+    ) -> Result<RecordPage> {
+        let mut page = RecordPage::default();
         for raw in documents {
             let read = match kind {
-                Kind::Fanouts => self.whole_fanout(&raw).await.map(AnyRecord::from),
+                RecordKind::Fanouts => self.whole_fanout(&raw).await.map(AnyRecord::from),
                 kind => read_record(kind, &raw),
             };
             match read {
@@ -229,8 +233,8 @@ impl Mongo {
         documents: &[RawDocumentBuf],
     ) -> Result<Vec<usize>> {
         let name = day.collection();
-        let inserted = self.write(Verb::Insert, &name, documents).await?;
-        let is_stored = |refused: &Refused| {
+        let inserted = self.write(CommandKind::Insert, &name, documents).await?;
+        let is_stored = |refused: &RejectedStatement| {
             matches!(refused.failure.code, Some(DUPLICATE | DUPLICATE_FRACTION))
         };
         let stored = inserted.only(is_stored)?.into_iter();
@@ -268,7 +272,7 @@ impl Mongo {
             let q = doc! {"_id": {"$eq": &id}, "events": {"$size": length}};
             let new = RawArrayBuf::from_iter(new);
             let append = Update::new(q, rawdoc! {"$push": {"events": {"$each": new}}});
-            let appended = self.write(Verb::Update, &name, [append]).await?;
+            let appended = self.write(CommandKind::Update, &name, [append]).await?;
             // If the command was sent twice, the next comparison shows whether it took effect.
             let is_first = !appended.resent;
             if appended.complete()? == 1 && is_first {
@@ -291,7 +295,7 @@ impl Mongo {
         while let Some(documents) = chunks.try_next().await? {
             let stored = self.insert_into(day, &documents).await?;
             let statements = stored.iter().map(|item| put_before(&documents[*item]));
-            let updated = self.write(Verb::Update, &name, statements);
+            let updated = self.write(CommandKind::Update, &name, statements);
             updated.await?.complete()?;
         }
         drop(chunks);
@@ -375,10 +379,10 @@ fn split(batch: Vec<RawDocumentBuf>) -> Vec<Vec<RawDocumentBuf>> {
     }
 }
 
-fn read_record(kind: Kind, raw: &RawDocument) -> Result<AnyRecord> {
+fn read_record(kind: RecordKind, raw: &RawDocument) -> Result<AnyRecord> {
     match kind {
-        Kind::Objects => Ok(objects::object_of(raw)?.into()),
-        Kind::Retractions => Ok(objects::read_retraction(raw)?.into()),
+        RecordKind::Objects => Ok(objects::object_of(raw)?.into()),
+        RecordKind::Retractions => Ok(objects::read_retraction(raw)?.into()),
         kind => AnyRecord::read_from(kind, raw),
     }
 }

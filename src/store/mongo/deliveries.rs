@@ -11,7 +11,7 @@ use bson::oid::ObjectId as Oid;
 use bson::{Bson, Document, doc};
 use chrono::{DateTime, Utc};
 
-use super::bulk::{Update, Verb};
+use super::bulk::{CommandKind, Update};
 use super::grouped_updates::{Change, operators};
 use super::reads::records;
 use super::{DELIVERIES, Mongo, date, given, lease};
@@ -28,7 +28,7 @@ use crate::store::{Claim, Deliveries, DeliveryFilter, Result};
 impl Deliveries for Mongo {
     async fn open(&self, rows: &[Delivery]) -> Result<Vec<bool>> {
         let records = rows.iter().map(DeliveryRecord::document);
-        let inserted = self.write(Verb::Insert, DELIVERIES, records).await?;
+        let inserted = self.write(CommandKind::Insert, DELIVERIES, records).await?;
         let refused = inserted.duplicates()?;
         let mut opened = vec![true; rows.len()];
         for refused in &refused {
@@ -176,7 +176,7 @@ impl Deliveries for Mongo {
             correcting(now, correction, slot.unwrap_or_default(), revision)
         };
         let statements = corrections.iter().zip(&stored).map(correct);
-        let outcome = self.write(Verb::Update, DELIVERIES, statements).await?;
+        let outcome = self.write(CommandKind::Update, DELIVERIES, statements).await?;
         let is_whole = outcome.n == corrections.len() as u64;
         let busy = outcome.duplicates()?;
         let revision = Bson::from(revision);

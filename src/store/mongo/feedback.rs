@@ -12,7 +12,7 @@ use bson::{Document, doc};
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
 
-use super::bulk::{Update, Verb};
+use super::bulk::{CommandKind, Update};
 use super::{DELIVERIES, Mongo, SOFT_BOUNCES, SUPPRESSIONS, WEBHOOK_RECEIPTS, date};
 use crate::domain::{
     Address, DeliveryId, DeliveryState, Feedback, Reason, ReportCounts, ReportKind, Suppression,
@@ -170,7 +170,7 @@ impl Feedbacks for Mongo {
             Update::new(is_worse, set)
         };
         let statements = news.iter().map(statement);
-        let noted = self.write(Verb::Update, DELIVERIES, statements);
+        let noted = self.write(CommandKind::Update, DELIVERIES, statements);
         noted.await?.complete().map(drop)
     }
 
@@ -202,7 +202,7 @@ impl Feedbacks for Mongo {
                 Update::upsert(doc! {"_id": key, "until": {"$lte": date(now)}}, set)
             };
             let statements = marks.iter().map(statement);
-            let kept = self.write(Verb::Update, WEBHOOK_RECEIPTS, statements);
+            let kept = self.write(CommandKind::Update, WEBHOOK_RECEIPTS, statements);
             // A stored key rejects the upsert, so the first mark stays. An earlier attempt of this
             // command may have stored it.
             kept.await?.duplicates()?;

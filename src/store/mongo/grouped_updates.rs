@@ -11,7 +11,7 @@ use bson::raw::RawArrayBuf;
 use bson::{Bson, Document, RawDocumentBuf, doc, rawdoc};
 
 use super::Mongo;
-use super::bulk::Verb;
+use super::bulk::CommandKind;
 use crate::store::Result;
 use crate::store::record::write_bson;
 
@@ -61,7 +61,7 @@ impl Mongo {
         changes: &[(Bson, Change)],
     ) -> Result<u64> {
         let statements = statements(collection, changes)?;
-        let outcome = self.write(Verb::Update, collection, statements).await?;
+        let outcome = self.write(CommandKind::Update, collection, statements).await?;
         outcome.complete()
     }
 }

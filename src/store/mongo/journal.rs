@@ -14,31 +14,33 @@ use chrono::{DateTime, Utc};
 use compact_str::CompactString;
 use serde::Deserialize;
 
-use super::bulk::Verb;
+use super::bulk::CommandKind;
 use super::grouped_updates::Change;
 use super::reads::id_of;
 use super::{AUDIENCES, FANOUTS, Mongo, date, given, oid};
 use crate::domain::audience::SMALL;
 use crate::domain::coordination::LONGEST_LEASE;
 use crate::domain::{
-    ChangeNotice, Counts, Details, Event, Fanout, Id, Lease, Progress, Selector, UserId,
+    ChangeNotice, Details, Event, FanOutCounts, FanOutProgress, Fanout, Id, Lease, Selector, UserId,
 };
 use crate::store::entry::{count_of, object_id};
 use crate::store::record::fanout::{DetailsRecord, FanoutRecord};
 use crate::store::record::{read_bson, read_fields, shown_id};
-use crate::store::{Accepted, AtMost, BadFanout, Claimed, Error, Journal, PendingFanouts, Result};
+use crate::store::{
+    Acceptance, AtMost, BadFanout, Claimed, Error, Journal, PendingFanouts, Result,
+};
 
 #[async_trait]
 impl Journal for Mongo {
-    async fn accept(&self, fanouts: &[Fanout]) -> Result<Vec<Accepted>> {
+    async fn accept(&self, fanouts: &[Fanout]) -> Result<Vec<Acceptance>> {
         let mut keys = HashSet::new();
         let (first, repeated): (Vec<usize>, Vec<usize>) =
             (0..fanouts.len()).partition(|item| keys.insert(fanouts[*item].key.as_str()));
         let mut known: HashSet<usize> = repeated.into_iter().collect();
         let records = fanouts.iter().map(FanoutRecord::whole);
-        let records = self.encode(Verb::Insert, FANOUTS, records)?;
+        let records = self.encode(CommandKind::Insert, FANOUTS, records)?;
         let insert = |item: usize| (records[item].clone(), 1);
-        let inserted = self.bulk(Verb::Insert, FANOUTS, first, insert);
+        let inserted = self.bulk(CommandKind::Insert, FANOUTS, first, insert);
         let refused = inserted.await?.duplicates()?;
         known.extend(refused.iter().map(|refused| refused.item));
         let wanted: Vec<&str> = known.iter().map(|item| &*fanouts[*item].key).collect();
@@ -48,13 +50,13 @@ impl Journal for Mongo {
         let doubtful: HashSet<usize> = doubtful.map(|refused| refused.item).collect();
         let answer = |(item, fanout): (usize, &Fanout)| {
             if !known.contains(&item) {
-                return Ok(Accepted::New);
+                return Ok(Acceptance::New);
             }
             let conflict = || Error::Conflict(format!("fan-out {}", fanout.id));
             let stored = stored.get(&fanout.key).ok_or_else(conflict)?;
             Ok(match doubtful.contains(&item) && stored.id == fanout.id {
-                true => Accepted::New,
-                false => Accepted::Known(Box::new(stored.clone())),
+                true => Acceptance::New,
+                false => Acceptance::Known(Box::new(stored.clone())),
             })
         };
         fanouts.iter().enumerate().map(answer).collect()
@@ -90,8 +92,12 @@ impl Journal for Mongo {
         Ok(claimed)
     }
 
-    async fn save_fanouts(&self, lease: &Lease, progress: &[(Id, Progress)]) -> Result<Vec<bool>> {
-        let save = |(id, progress): &(Id, Progress), revision: ObjectId| {
+    async fn save_fanouts(
+        &self,
+        lease: &Lease,
+        progress: &[(Id, FanOutProgress)],
+    ) -> Result<Vec<bool>> {
+        let save = |(id, progress): &(Id, FanOutProgress), revision: ObjectId| {
             let (set, unset) = match progress.done {
                 true => (doc! {"state": DONE}, doc! {"lease": ""}),
                 false => (doc! {"lease.until": date(lease.until)}, doc! {}),
@@ -231,8 +237,10 @@ impl Mongo {
         let ids = (0..parts).map(|n| part_id(&id, n as i32));
         let stored = self.find_by_id(AUDIENCES, ids).sort(doc! {"_id": 1});
         // An unreadable part counts as missing.
-        let read = |part: &RawDocumentBuf| if_readable(read_fields::<Part>("audience", part));
-        let found: Vec<Part> = stored.raw().await?.iter().filter_map(read).collect();
+        let read = |part: &RawDocumentBuf| {
+            if_readable(read_fields::<StoredAudiencePart>("audience", part))
+        };
+        let found: Vec<StoredAudiencePart> = stored.raw().await?.iter().filter_map(read).collect();
         if found.len() != parts as usize {
             let what = format!("the audience of fan-out {}", fanout.id);
             let why = format!("{} of its {parts} parts were found", found.len());
@@ -249,7 +257,7 @@ fn if_readable<T>(read: Result<T>) -> Option<T> {
     read.inspect_err(|error| tracing::warn!(%error, "a fan-out is passed over")).ok()
 }
 
-fn counts_of(counts: Counts) -> Document {
+fn counts_of(counts: FanOutCounts) -> Document {
     // BSON integers are signed. No count gets that far.
     let count = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     doc! {"people": count(counts.people), "pushed": count(counts.pushed), "capped": count(counts.capped)}
@@ -268,6 +276,6 @@ pub(super) fn parts_of(fanout: &RawDocument) -> Option<u32> {
 
 /// Some of the users of a fan-out.
 #[derive(Deserialize)]
-struct Part {
+struct StoredAudiencePart {
     users: Vec<CompactString>,
 }

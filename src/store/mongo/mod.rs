@@ -155,7 +155,7 @@ impl Mongo {
     /// Runs a step until it succeeds or time runs out, see [`patience`].
     async fn patiently<T, F>(&self, doing: &str, step: impl FnMut() -> F) -> Result<T>
     where
-        F: Future<Output = std::result::Result<T, patience::Failure>>,
+        F: Future<Output = std::result::Result<T, patience::LastFailure>>,
     {
         let options = &self.0.options;
         patience::patiently(options.patience, options.attempt, doing, step).await
@@ -172,8 +172,8 @@ impl Mongo {
         let doing = what.map_or_else(String::new, |(name, on)| format!("running {name} {on}"));
         self.patiently(&doing, || async {
             let reply = db.run_command(command.clone()).await;
-            match reply.map_err(patience::Failure::from) {
-                Err(patience::Failure { code: Some(code), .. }) if expected.contains(&code) => {
+            match reply.map_err(patience::LastFailure::from) {
+                Err(patience::LastFailure { code: Some(code), .. }) if expected.contains(&code) => {
                     Ok(Err(code))
                 }
                 reply => reply.map(Ok),

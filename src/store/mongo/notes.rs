@@ -17,10 +17,10 @@ use futures::stream::{self, BoxStream};
 use mongodb::options::{Acknowledgment, CollectionOptions, CursorType, ReadConcern, WriteConcern};
 use mongodb::{ClientSession, SessionCursor};
 
-use super::bulk::{Update, Verb, delete_one};
+use super::bulk::{CommandKind, Update, delete_one};
 use super::grouped_updates::Change;
 use super::journal::PENDING;
-use super::patience::{Failure, NAMESPACE_EXISTS};
+use super::patience::{LastFailure, NAMESPACE_EXISTS};
 use super::{CHANGE_NOTICES, DELIVERIES, FANOUTS, LEASES, Mongo, NOTES, date, lease};
 use crate::domain::coordination::furthest_lease_of;
 use crate::domain::{ChangeNotice, DeliveryState, Lease};
@@ -83,7 +83,7 @@ impl Notes for Mongo {
             ],
         };
         let claim = doc! {"$set": {"owner": &lease.owner, "until": date(lease.until)}};
-        let claimed = self.write(Verb::Update, LEASES, [Update::upsert(free, claim)]);
+        let claimed = self.write(CommandKind::Update, LEASES, [Update::upsert(free, claim)]);
         // A duplicate shows that another owner has the lease.
         Ok(claimed.await?.duplicates()?.is_empty())
     }
@@ -121,14 +121,16 @@ impl Notes for Mongo {
             (None, None) => return Ok(false),
             (None, Some(text)) => {
                 let note = doc! {"_id": name, "text": text};
-                let inserted = self.write(Verb::Insert, NOTES, [note]).await?;
+                let inserted = self.write(CommandKind::Insert, NOTES, [note]).await?;
                 return Ok(inserted.duplicates()?.is_empty());
             }
             (Some(_), Some(text)) => {
                 let change = Update::new(current, doc! {"$set": {"text": text}});
-                self.write(Verb::Update, NOTES, [change]).await?
+                self.write(CommandKind::Update, NOTES, [change]).await?
             }
-            (Some(_), None) => self.write(Verb::Delete, NOTES, [delete_one(current)]).await?,
+            (Some(_), None) => {
+                self.write(CommandKind::Delete, NOTES, [delete_one(current)]).await?
+            }
         };
         Ok(swapped.complete()? == 1)
     }
@@ -183,7 +185,7 @@ impl Mongo {
         let first = self.find(CHANGE_NOTICES, doc! {}).limit(1);
         if first.ids().await?.is_empty() {
             let first = doc! {"k": "first", "u": bytes(Vec::new())};
-            let inserted = self.write(Verb::Insert, CHANGE_NOTICES, [first]);
+            let inserted = self.write(CommandKind::Insert, CHANGE_NOTICES, [first]);
             inserted.await?.complete()?;
         }
         Ok(())
@@ -223,7 +225,7 @@ impl ChangeNotices for Mongo {
             .max_await_time(AWAIT);
         // It does not raise the cluster time, because the server's time says nothing about a
         // majority.
-        let failed = move |failure: Failure| Error::database(doing, failure);
+        let failed = move |failure: LastFailure| Error::database(doing, failure);
         let mut session = self.session().await.map_err(failed)?;
         let cursor = cursor.session(&mut session).await;
         let cursor = cursor.map_err(|error| failed(error.into()))?;

@@ -14,7 +14,7 @@ use crate::store::{Error, Result};
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
-pub(super) struct Failure {
+pub(super) struct LastFailure {
     /// The server's error code, if it replied.
     pub code: Option<i32>,
     pub why: String,
@@ -22,7 +22,7 @@ pub(super) struct Failure {
     pub passing: bool,
 }
 
-impl Failure {
+impl LastFailure {
     /// Returns the failure of a command, a statement or a write concern.
     pub(super) fn answered(code: i32, why: &str) -> Self {
         Self {
@@ -51,7 +51,7 @@ pub(super) fn is_too_slow(error: &Error) -> bool {
     let Error::Database { cause, .. } = error else {
         return false;
     };
-    let failure = cause.downcast_ref::<Failure>();
+    let failure = cause.downcast_ref::<LastFailure>();
     failure.is_some_and(|failure| failure.code == Some(TOO_SLOW))
 }
 
@@ -89,7 +89,7 @@ const PASSING: [i32; 22] = [
     13436, // NotPrimaryOrSecondary
 ];
 
-impl From<DriverError> for Failure {
+impl From<DriverError> for LastFailure {
     fn from(error: DriverError) -> Self {
         let labels = ["RetryableWriteError", "RetryableError"];
         let is_labeled = labels.iter().any(|label| error.contains_label(label));
@@ -161,7 +161,7 @@ pub(super) async fn patiently<T, F>(
     mut step: impl FnMut() -> F,
 ) -> Result<T>
 where
-    F: Future<Output = std::result::Result<T, Failure>>,
+    F: Future<Output = std::result::Result<T, LastFailure>>,
 {
     let mut last = None;
     let trying = async {
@@ -171,7 +171,7 @@ where
                 Ok(Ok(done)) => return Ok(done),
                 Ok(Err(failure)) if !failure.passing => return Err(failure),
                 Ok(Err(failure)) => failure,
-                Err(_) => Failure::silent(attempt),
+                Err(_) => LastFailure::silent(attempt),
             };
             tracing::warn!(doing, why = %failure, "the database is away, trying again");
             last = Some(failure);
@@ -181,7 +181,7 @@ where
     };
     let outcome = tokio::time::timeout(patience, trying).await;
     outcome
-        .unwrap_or_else(|_| Err(last.unwrap_or_else(|| Failure::silent(patience))))
+        .unwrap_or_else(|_| Err(last.unwrap_or_else(|| LastFailure::silent(patience))))
         .map_err(|failure| Error::database(doing, failure))
 }
 
@@ -207,7 +207,7 @@ mod tests {
             attempts += 1;
             let outcome = match attempts {
                 3 => Ok(attempts),
-                _ => Err(Failure::answered(10107, "not primary")),
+                _ => Err(LastFailure::answered(10107, "not primary")),
             };
             std::future::ready(outcome)
         });
@@ -216,7 +216,7 @@ mod tests {
         let mut attempts = 0;
         let lasting = patiently(LONG, LONG, "testing", || {
             attempts += 1;
-            std::future::ready(Err::<(), _>(Failure::answered(13, "not authorized")))
+            std::future::ready(Err::<(), _>(LastFailure::answered(13, "not authorized")))
         });
         let error = lasting.await.unwrap_err();
         assert_eq!(error.to_string(), "testing");
@@ -227,7 +227,7 @@ mod tests {
     async fn retries_end_with_the_last_error() {
         let brief = Duration::from_millis(120);
         let failing = patiently(brief, LONG, "testing", || {
-            std::future::ready(Err::<(), _>(Failure::answered(91, "going down")))
+            std::future::ready(Err::<(), _>(LastFailure::answered(91, "going down")))
         });
         let Error::Database { cause, .. } = failing.await.unwrap_err() else {
             panic!("another error");
@@ -276,7 +276,7 @@ mod tests {
     #[test]
     fn an_error_masks_addresses() {
         let failure =
-            Failure::answered(16755, "bad geo keys: { email: \"ada.lovelace@example.org\" }");
+            LastFailure::answered(16755, "bad geo keys: { email: \"ada.lovelace@example.org\" }");
         assert!(!failure.why.contains("lovelace"), "{failure}");
         assert!(failure.why.contains("…@example.org"), "{failure}");
     }

@@ -13,7 +13,7 @@ use bson::raw::{CStr, CString, RawArrayBuf, cstr};
 use bson::{Bson, RawBson, RawDocumentBuf, doc, rawdoc};
 
 use super::Mongo;
-use super::bulk::{Outcome, STATEMENTS, Verb, WEIGHT, defect};
+use super::bulk::{BulkOutcome, CommandKind, STATEMENTS, WEIGHT, defect};
 use super::grouped_updates::{TOGETHER, among};
 use super::reads::{at_once, document};
 use crate::domain::{Day, Defect, Entry, Event, Id, StackId};
@@ -106,7 +106,7 @@ impl<'a> Push<'a> {
         if is_insert {
             let insert = |item| self.list(item).insert(self.user(item));
             let (store, name) = (self.store, &self.collection);
-            let inserted = store.bulk(Verb::Insert, name, existing, insert);
+            let inserted = store.bulk(CommandKind::Insert, name, existing, insert);
             existing = self.refused(inserted.await?)?;
         }
         let failed = existing.len();
@@ -177,7 +177,7 @@ impl<'a> Push<'a> {
         statement: impl Fn(usize) -> &'s Statement + Send + Sync,
     ) -> Result<(Vec<usize>, usize)> {
         let add = |item: usize| statement(item).add(self.user(item));
-        let outcome = self.store.bulk(Verb::Update, &self.collection, people, add);
+        let outcome = self.store.bulk(CommandKind::Update, &self.collection, people, add);
         let outcome = outcome.await?;
         let created = outcome.created;
         Ok((self.refused(outcome)?, created))
@@ -185,7 +185,7 @@ impl<'a> Push<'a> {
 
     /// Returns the items whose statements failed on an existing stack. A document that cannot take
     /// entries affects only its owner: it is recorded, and reported as full.
-    fn refused(&self, mut outcome: Outcome) -> Result<Vec<usize>> {
+    fn refused(&self, mut outcome: BulkOutcome) -> Result<Vec<usize>> {
         outcome.refused.retain(|refused| {
             let defect = defect(&refused.failure);
             self.bad().extend(defect.map(|defect| (refused.item, defect)));

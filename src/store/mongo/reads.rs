@@ -15,7 +15,7 @@ use mongodb::raw_batch_cursor::{RawBatch, SessionRawBatchCursor};
 use mongodb::{ClientSession, Collection};
 
 use super::bulk::Update;
-use super::patience::Failure;
+use super::patience::LastFailure;
 use super::{CATCH_UPS, Mongo};
 use crate::store::record::{Record, read_bson, shown_id};
 use crate::store::{Error, Result};
@@ -53,7 +53,7 @@ impl Mongo {
     }
 
     /// Starts a session for a read that reflects all data seen so far.
-    pub(super) async fn session(&self) -> std::result::Result<ClientSession, Failure> {
+    pub(super) async fn session(&self) -> std::result::Result<ClientSession, LastFailure> {
         let session = self.0.client.start_session().causal_consistency(true);
         let mut session = session.await?;
         if let Some(time) = self.floor() {
@@ -325,8 +325,8 @@ impl Resuming {
                     (self.cursor, self.batch) = (Some(cursor), Some((batch, 0)));
                     continue;
                 }
-                Ok(Err(error)) => Failure::from(error),
-                Err(_) => Failure::silent(limit),
+                Ok(Err(error)) => LastFailure::from(error),
+                Err(_) => LastFailure::silent(limit),
             };
             self.reopened += 1;
             if !failure.passing || self.reopened > REOPENED {

@@ -13,14 +13,14 @@ use futures::channel::mpsc;
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 
-use super::bulk::{Outcome, Verb};
+use super::bulk::{BulkOutcome, CommandKind};
 use super::grouped_updates::{TOGETHER, among};
 use super::patience::{NAMESPACE_EXISTS, is_too_slow};
 use super::push::Push;
 use super::reads::at_once;
 use super::{Mongo, oid};
 use crate::domain::{
-    BadStack, ChangeNotice, Day, Form, Id, PersonStacks, Stack, StackId, UserId, Window,
+    BadStack, ChangeNotice, Day, DaySet, Id, IdForm, Stack, StackId, UserId, UserStacks,
 };
 use crate::store::entry::{NewEntry, StackDocument, new_entries, object_id};
 use crate::store::{Days, NewMarker, Pushed, Pushes, Result, Stacks};
@@ -59,12 +59,12 @@ impl Stacks for Mongo {
 
     fn scan(
         &self,
-        window: Window,
+        window: DaySet,
         after: Option<UserId>,
         chunk: usize,
-    ) -> BoxStream<'_, Result<Vec<PersonStacks>>> {
+    ) -> BoxStream<'_, Result<Vec<UserStacks>>> {
         let start = move || {
-            let forms = [Form::ObjectId, Form::Text];
+            let forms = [IdForm::ObjectId, IdForm::Text];
             let stacks = window.days().flat_map(move |day| forms.map(|form| StackId { day, form }));
             stacks.filter_map(|id| self.source(id, after.as_ref())).collect()
         };
@@ -81,7 +81,7 @@ impl Stacks for Mongo {
             .boxed()
     }
 
-    async fn windows(&self, window: Window, users: &[UserId]) -> Result<Vec<PersonStacks>> {
+    async fn windows(&self, window: DaySet, users: &[UserId]) -> Result<Vec<UserStacks>> {
         let mut days: Vec<Day> = window.days().collect();
         let mut found = Vec::new();
         if users.len() < MANY {
@@ -115,7 +115,7 @@ impl Stacks for Mongo {
 /// Returns the statement that appends an entry.
 fn appending(entry: &NewEntry<'_>) -> RawDocumentBuf {
     let id = match (entry.stack.form, entry.user.legacy()) {
-        (Form::ObjectId, Some(id)) => RawBson::from(object_id(id)),
+        (IdForm::ObjectId, Some(id)) => RawBson::from(object_id(id)),
         _ => RawBson::from(entry.user.as_str()),
     };
     let add = rawdoc! {"$addToSet": {"events": entry.document.clone()}};
@@ -129,7 +129,7 @@ impl Mongo {
         let name = day.collection();
         let entries = self.mark_together(&name, entries).await?;
         let statements = entries.iter().map(|entry| appending(entry));
-        let outcome = self.write(Verb::Update, &name, statements).await?;
+        let outcome = self.write(CommandKind::Update, &name, statements).await?;
         let bad = outcome.defects()?.into_iter().map(|(item, reason)| {
             let user = entries[item].user.clone();
             BadStack { user, day, reason }
@@ -147,8 +147,8 @@ impl Mongo {
         let (mut groups, mut left) = (HashMap::<&[u8], Vec<usize>>::new(), Vec::new());
         for (index, entry) in entries.iter().enumerate() {
             match entry.stack.form {
-                Form::Text => groups.entry(entry.document.as_bytes()).or_default().push(index),
-                Form::ObjectId => left.push(index),
+                IdForm::Text => groups.entry(entry.document.as_bytes()).or_default().push(index),
+                IdForm::ObjectId => left.push(index),
             }
         }
         // In the order of the request, so that a user's entries keep it.
@@ -271,7 +271,7 @@ impl Mongo {
         sorted: &[&str],
         size: usize,
         statement: impl Fn(&[&str]) -> (RawDocumentBuf, u64) + Send,
-    ) -> Result<Option<Outcome>> {
+    ) -> Result<Option<BulkOutcome>> {
         if sorted.len() < MANY
             || self.is_routed().await?
             || !self.own_range(day, middle(sorted)).await?
@@ -282,7 +282,7 @@ impl Mongo {
         let parts: Vec<&[&str]> = sorted.chunks(size).collect();
         let all = (0..parts.len()).collect();
         let statement = move |part: usize| statement(parts[part]);
-        match self.bulk(Verb::Update, day, all, statement).await {
+        match self.bulk(CommandKind::Update, day, all, statement).await {
             // A shared statement cannot be split.
             Err(error) if is_too_slow(&error) => Ok(None),
             outcome => outcome.map(Some),
@@ -354,7 +354,7 @@ fn stack_of(
 }
 
 /// Returns the stacks of each user, in the order of the users.
-fn by_person(people: &[UserId], found: Vec<(UserId, Stack)>) -> Vec<PersonStacks> {
+fn by_person(people: &[UserId], found: Vec<(UserId, Stack)>) -> Vec<UserStacks> {
     let mut by_user: HashMap<UserId, Vec<Stack>> = HashMap::new();
     for (user, stack) in found {
         by_user.entry(user).or_default().push(stack);
@@ -363,19 +363,19 @@ fn by_person(people: &[UserId], found: Vec<(UserId, Stack)>) -> Vec<PersonStacks
         let mut stacks = by_user.remove(user).unwrap_or_default();
         stacks.sort_by_key(|stack| stack.id);
         let user = user.clone();
-        PersonStacks { user, stacks }
+        UserStacks { user, stacks }
     };
     people.iter().map(person).collect()
 }
 
 /// Returns the filter for documents of this form after a user, by the text of the ids. `None` if
 /// no document can match.
-fn filter(after: Option<&UserId>, form: Form) -> Option<Document> {
+fn filter(after: Option<&UserId>, form: IdForm) -> Option<Document> {
     let id = match (form, after) {
-        (Form::Text, None) => doc! {"$gte": ""},
-        (Form::Text, Some(user)) => doc! {"$gt": user.as_str()},
-        (Form::ObjectId, None) => doc! {"$gte": oid(Id::from_bytes([0; 12]))},
-        (Form::ObjectId, Some(user)) => doc! {"$gte": oid(Id::first_after(user.as_str())?)},
+        (IdForm::Text, None) => doc! {"$gte": ""},
+        (IdForm::Text, Some(user)) => doc! {"$gt": user.as_str()},
+        (IdForm::ObjectId, None) => doc! {"$gte": oid(Id::from_bytes([0; 12]))},
+        (IdForm::ObjectId, Some(user)) => doc! {"$gte": oid(Id::first_after(user.as_str())?)},
     };
     Some(doc! {"_id": id})
 }
@@ -419,7 +419,7 @@ impl Mongo {
 }
 
 /// Returns the next users from all sources, at most `chunk`.
-async fn take(sources: &mut [Source], chunk: usize) -> Result<Vec<PersonStacks>> {
+async fn take(sources: &mut [Source], chunk: usize) -> Result<Vec<UserStacks>> {
     let mut people = Vec::with_capacity(chunk.min(10_000));
     let mut entries = 0;
     while people.len() < chunk && entries < chunk.saturating_mul(ENTRIES_EACH) {
@@ -436,7 +436,7 @@ async fn take(sources: &mut [Source], chunk: usize) -> Result<Vec<PersonStacks>>
             }
         }
         entries += stacks.iter().map(|one| one.entries.len()).sum::<usize>();
-        people.push(PersonStacks { user, stacks });
+        people.push(UserStacks { user, stacks });
     }
     Ok(people)
 }

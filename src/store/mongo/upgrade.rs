@@ -12,9 +12,9 @@ use futures::TryStreamExt;
 use mongodb::options::{Collation, CollationStrength};
 use serde::{Deserialize, Serialize};
 
-use self::Kind::{AnyCase, Geo, Having, Plain, Sparse, Unique, UniqueSparse};
-use super::bulk::{Verb, delete_one};
-use super::patience::{self, Failure, NAMESPACE_EXISTS, NAMESPACE_NOT_FOUND};
+use self::IndexKind::{AnyCase, Geo, Having, Plain, Sparse, Unique, UniqueSparse};
+use super::bulk::{CommandKind, delete_one};
+use super::patience::{self, LastFailure, NAMESPACE_EXISTS, NAMESPACE_NOT_FOUND};
 use super::reads::id_of;
 use super::{
     ACCUMULATORS, BATCHES, CHANGE_NOTICES, DELIVERIES, FANOUTS, FOLLOWS, INBOXES, Mongo, OBJECTS,
@@ -123,7 +123,7 @@ impl Mongo {
         let mut differing = None;
         let mut chunks = self.all_of(former.to_owned());
         while let Some(documents) = chunks.try_next().await? {
-            let inserted = self.write(Verb::Insert, name, &documents).await?;
+            let inserted = self.write(CommandKind::Insert, name, &documents).await?;
             let refused = inserted.duplicates()?.into_iter().map(|refused| refused.item);
             // A receipt or a notice with the same id says the same.
             let refused: HashSet<usize> = refused.filter(|_| name == ACCUMULATORS).collect();
@@ -135,7 +135,7 @@ impl Mongo {
             let moved = documents.iter().enumerate().filter(is_moved);
             let unchanged = moved.filter_map(|(_, document)| unchanged(name, document));
             let deletes: Vec<Document> = unchanged.map(delete_one).collect();
-            let deleted = self.write(Verb::Delete, former, deletes).await?;
+            let deleted = self.write(CommandKind::Delete, former, deletes).await?;
             deleted.complete()?;
             if differing.is_none() {
                 // Another process may have moved a differing document in the meantime.
@@ -221,7 +221,7 @@ impl Mongo {
                 Ok(listed) => listed.try_collect().await,
                 Err(error) => Err(error),
             };
-            listed.or_else(|error| match Failure::from(error) {
+            listed.or_else(|error| match LastFailure::from(error) {
                 failure if failure.code == Some(NAMESPACE_NOT_FOUND) => Ok(Vec::new()),
                 failure => Err(failure),
             })
@@ -252,7 +252,7 @@ pub(super) fn any_case() -> Collation {
 
 /// The options of an index.
 #[derive(Clone, Copy)]
-enum Kind {
+enum IndexKind {
     Plain,
     Geo,
     Unique,
@@ -264,7 +264,7 @@ enum Kind {
 }
 
 /// An index: its collection, its fields, and its options. A minus means descending order.
-type Index = (&'static str, &'static str, Kind);
+type Index = (&'static str, &'static str, IndexKind);
 
 /// The indexes besides `_id`. Each serves a query of a store method, which a comment names if it is
 /// not obvious. Day collections have none.

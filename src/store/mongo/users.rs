@@ -12,7 +12,7 @@ use chrono::Weekday;
 use chrono_tz::Tz;
 use sha2::{Digest, Sha256};
 
-use super::bulk::{Replacement, Verb, delete_one};
+use super::bulk::{CommandKind, Replacement, delete_one};
 use super::reads::document;
 use super::upgrade::any_case;
 use super::{FOLLOWS, INBOXES, Mongo, USERS, given, oid};
@@ -84,11 +84,11 @@ impl Directory for Mongo {
         let records = follows.iter().map(|follow| doc! {"_id": follow_id(follow)});
         match change {
             FollowChange::Follow => {
-                let inserted = self.write(Verb::Insert, FOLLOWS, records);
+                let inserted = self.write(CommandKind::Insert, FOLLOWS, records);
                 inserted.await?.duplicates().map(drop)
             }
             FollowChange::Unfollow => {
-                let deleted = self.write(Verb::Delete, FOLLOWS, records.map(delete_one));
+                let deleted = self.write(CommandKind::Delete, FOLLOWS, records.map(delete_one));
                 deleted.await?.complete().map(drop)
             }
         }

@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 
 use super::values::{As, Count, LeaseRecord, Oid, Oids, Text, Time};
 use super::{Record, needs, of};
-use crate::domain::batch::{Accumulator, AccumulatorId, Contents, Item, Memory};
+use crate::domain::batch::{Accumulator, AccumulatorId, BatchEvents, BatchItem, Memory};
 use crate::domain::{Batch, BatchKey, BatchState, Id};
 
 record! {
     /// An event that a batch keeps.
-    ItemRecord of Item { i: Oid, t: CompactString, o: CompactString; }
+    ItemRecord of BatchItem { i: Oid, t: CompactString, o: CompactString; }
 }
 
 record! {
@@ -78,7 +78,7 @@ record! {
                 items = lead.items.unwrap_or_default();
             }
             items.extend(record.items.unwrap_or_default());
-            Contents { count, items: items.into_value()? }
+            BatchEvents { count, items: items.into_value()? }
         },
         joined: {
             // Additions to an open batch are appended, so the stored list may be unsorted.

@@ -17,7 +17,7 @@ fn oid(byte: u8) -> bson::oid::ObjectId {
 
 fn batch(led: Vec<Id>) -> Batch {
     let at = |millis| DateTime::from_timestamp_millis(millis).unwrap();
-    let item = Item { i: id(1), t: EventType::stored("T"), o: ObjectId::stored("$o.1") };
+    let item = BatchItem { i: id(1), t: EventType::stored("T"), o: ObjectId::stored("$o.1") };
     Batch {
         id: id(9),
         user: UserId::stored("$ne"),
@@ -28,7 +28,7 @@ fn batch(led: Vec<Id>) -> Batch {
         closes_at: at(3),
         deferred: true,
         led,
-        contents: Contents { count: 7, items: vec![item.clone()] },
+        contents: BatchEvents { count: 7, items: vec![item.clone()] },
         policy: "p".into(),
         joined: vec![id(1), id(2)],
         removed: vec![item],

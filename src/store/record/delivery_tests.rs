@@ -3,7 +3,7 @@
 use bson::Document;
 
 use super::*;
-use crate::domain::{Day, DeliveryId, Form, Id, Lease, UserId};
+use crate::domain::{Day, DeliveryId, Id, IdForm, Lease, UserId};
 use crate::store::record::{Record, read_bson, write_bson};
 
 fn record_of(row: &Delivery) -> Document {
@@ -18,7 +18,10 @@ fn row() -> Delivery {
     let id = DeliveryId::digest(&user, Cadence::Daily, &period);
     let occasion = Occasion::Digest(Cadence::Daily, period);
     Delivery {
-        watermarks: vec![(StackId { day, form: Form::ObjectId }, 3), (StackId::of(day), u32::MAX)],
+        watermarks: vec![
+            (StackId { day, form: IdForm::ObjectId }, 3),
+            (StackId::of(day), u32::MAX),
+        ],
         lease: Some(Lease { owner: "me".into(), until: created }),
         ..Delivery::new(id, user, occasion, Id::from_bytes([1; 12]), created)
     }

@@ -9,8 +9,8 @@ use super::values::{As, Count, LeaseRecord, Oid, Place, Time};
 use super::{needs, of};
 use crate::domain::details::Actor;
 use crate::domain::{
-    Audience, ChosenKey, Counts, Day, Details, Fanout, FanoutState, Json, Progress, Selector,
-    UserId,
+    Audience, ChosenKey, Day, Details, FanOutCounts, FanOutProgress, Fanout, FanoutState, Json,
+    Selector, UserId,
 };
 
 record! {
@@ -31,9 +31,9 @@ record! {
             to: of("audience", needs("audience", record.audience)?.selector(record.state))?,
             except: record.except.unwrap_or_default().into_value()?,
         },
-        progress: Progress {
+        progress: FanOutProgress {
             cursor: record.cursor.into_value()?,
-            counts: record.counts.map_or_else(|| Ok(Counts::default()), As::into_value)?,
+            counts: record.counts.map_or_else(|| Ok(FanOutCounts::default()), As::into_value)?,
             done: record.state == FanoutState::Done,
         },
     }
@@ -67,7 +67,7 @@ record! {
 }
 
 record! {
-    CountsRecord of Counts {
+    CountsRecord of FanOutCounts {
         people: Option<Count<u64>>, pushed: Option<Count<u64>>, capped: Option<Count<u64>>;
     }
 }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::values::{As, Oid, Place, Time, typed};
 use super::{Record, of};
-use crate::domain::feed_marks::{Entries, StackMarks};
+use crate::domain::feed_marks::{EntrySet, StackMarks};
 use crate::domain::{Address, Inbox, Json, Object, Reason, Retraction, StackId, Suppression};
 
 record! {
@@ -138,14 +138,14 @@ record! {
 /// A set of entries. An empty one is not stored.
 pub(in crate::store) struct Bits(Vec<u8>);
 
-impl As<Entries> for Option<Bits> {
-    fn from_value(entries: &Entries) -> Self {
+impl As<EntrySet> for Option<Bits> {
+    fn from_value(entries: &EntrySet) -> Self {
         let bytes = entries.bytes();
         (!bytes.is_empty()).then(|| Bits(bytes.to_vec()))
     }
 
-    fn into_value(self) -> Result<Entries, String> {
-        Ok(Entries::stored(self.map_or_else(Vec::new, |bits| bits.0)))
+    fn into_value(self) -> Result<EntrySet, String> {
+        Ok(EntrySet::stored(self.map_or_else(Vec::new, |bits| bits.0)))
     }
 }
 
@@ -195,9 +195,9 @@ mod tests {
         let mut inbox = Inbox::empty(UserId::stored("ada"));
         let stack: StackId = "20140421o".parse().unwrap();
         let marks = StackMarks {
-            seen: Entries::stored(vec![0b111]),
-            read: Entries::stored(vec![0b010]),
-            archived: Entries::default(),
+            seen: EntrySet::stored(vec![0b111]),
+            read: EntrySet::stored(vec![0b010]),
+            archived: EntrySet::default(),
         };
         inbox.stacks.insert(stack, marks);
 

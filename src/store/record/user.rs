@@ -106,7 +106,7 @@ pub(in crate::store) struct TypeRecord {
     #[serde(default)]
     since: Option<Time>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    window: Option<Window>,
+    window: Option<WindowText>,
     /// The type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     t: Option<CompactString>,
@@ -114,15 +114,15 @@ pub(in crate::store) struct TypeRecord {
 
 /// The user's own window, as text.
 #[derive(Clone, Copy)]
-struct Window(TimeDelta);
+struct WindowText(TimeDelta);
 
-impl Serialize for Window {
+impl Serialize for WindowText {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         durations::show_duration(self.0).serialize(to)
     }
 }
 
-impl<'de> Deserialize<'de> for Window {
+impl<'de> Deserialize<'de> for WindowText {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = CompactString::deserialize(from)?;
         window(&text).map(Self).map_err(D::Error::custom)
@@ -142,7 +142,7 @@ impl As<BTreeMap<EventType, TypePreference>> for ByName<TypeRecord> {
         let record = |(kind, chosen): (&EventType, &TypePreference)| TypeRecord {
             route: chosen.route,
             since: Some(Time(chosen.since)),
-            window: chosen.window.map(Window),
+            window: chosen.window.map(WindowText),
             t: Some(kind.as_str().into()),
         };
         Self(types.iter().map(record).collect())

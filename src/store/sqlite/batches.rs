@@ -9,7 +9,7 @@ use rusqlite::types::Value;
 use rusqlite::{Transaction, params_from_iter};
 
 use super::Sqlite;
-use super::rows::{Statements as _, Table, list, millis};
+use super::rows::{RowTable, Statements as _, list, millis};
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition};
 use crate::domain::coordination::LONGEST_LEASE;
 use crate::domain::{Batch, BatchState, Id, ObjectId};
@@ -17,14 +17,14 @@ use crate::store::record::batch::{AccumulatorRecord, BatchRecord};
 use crate::store::types::page;
 use crate::store::{AccumulatorFilter, BatchFilter, Batches, Result};
 
-pub(super) const ACCUMULATORS: Table = Table {
+pub(super) const ACCUMULATORS: RowTable = RowTable {
     name: "accumulators",
     columns: "user=_id.u key=_id.k stamp due owner=lease.owner until=lease.until turn open:json
         ended:json memories:json",
 };
 
-pub(super) const BATCHES: Table =
-    Table { name: "batches", columns: "id=_id user key state settled gathered:rest" };
+pub(super) const BATCHES: RowTable =
+    RowTable { name: "batches", columns: "id=_id user key state settled gathered:rest" };
 
 #[async_trait]
 impl Batches for Sqlite {

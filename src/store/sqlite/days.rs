@@ -16,12 +16,12 @@ use serde_json::json;
 use super::rows::{Statements as _, millis};
 use super::{Sqlite, entry_text, schema, transfer};
 use crate::domain::day::COLLECTION_PREFIX;
-use crate::domain::{Day, Form, Id, UserId, Window};
+use crate::domain::{Day, DaySet, Id, IdForm, UserId};
 use crate::store::day_lines::merge;
 use crate::store::extjson::Canonical;
 use crate::store::{
-    DaySum, Days, Error, Export, Forgettable, Kind, Meeting, Page, RawStack, Result, Summing,
-    extjson,
+    DaySum, Days, Error, Export, Forgettable, Meeting, RawStack, RecordKind, RecordPage, Result,
+    Summing, extjson,
 };
 
 #[async_trait]
@@ -60,7 +60,7 @@ impl Days for Sqlite {
         Ok(())
     }
 
-    fn export(&self, which: Export) -> BoxStream<'_, Result<Page>> {
+    fn export(&self, which: Export) -> BoxStream<'_, Result<RecordPage>> {
         let next = move |after: Vec<Value>| async move {
             self.read(move |transaction| match which {
                 Export::Day(day) => page(transaction, day, &after),
@@ -83,7 +83,7 @@ impl Days for Sqlite {
         .await
     }
 
-    async fn import_records(&self, kind: Kind, lines: &[String]) -> Result<()> {
+    async fn import_records(&self, kind: RecordKind, lines: &[String]) -> Result<()> {
         let put = move |transaction: &Transaction<'_>, line: &String| {
             transfer::put(transaction, kind, line)
         };
@@ -163,7 +163,7 @@ pub(super) fn days(transaction: &Transaction<'_>) -> Result<Vec<Day>> {
 }
 
 /// Returns the days of the window that have a table, oldest first.
-pub(super) fn days_in(transaction: &Transaction<'_>, window: &Window) -> Result<Vec<Day>> {
+pub(super) fn days_in(transaction: &Transaction<'_>, window: &DaySet) -> Result<Vec<Day>> {
     let mut days = days(transaction)?;
     days.retain(|day| window.contains(*day));
     Ok(days)
@@ -223,10 +223,10 @@ pub(super) enum RowId {
 
 impl RowId {
     /// Returns the id of the user's row of that form; `None` if the user id cannot be an ObjectId.
-    pub(super) fn of(user: &UserId, form: Form) -> Option<Self> {
+    pub(super) fn of(user: &UserId, form: IdForm) -> Option<Self> {
         match form {
-            Form::Text => Some(Self::Text(user.clone())),
-            Form::ObjectId => user.legacy().map(Self::ObjectId),
+            IdForm::Text => Some(Self::Text(user.clone())),
+            IdForm::ObjectId => user.legacy().map(Self::ObjectId),
         }
     }
 
@@ -268,7 +268,7 @@ fn page(
     transaction: &Transaction<'_>,
     day: Day,
     after: &[Value],
-) -> Result<Option<(Page, Vec<Value>)>> {
+) -> Result<Option<(RecordPage, Vec<Value>)>> {
     if !has_day(transaction, day)? {
         return Ok(None);
     }

@@ -8,7 +8,7 @@ use rusqlite::{ToSql, Transaction, params_from_iter};
 use serde_json::json;
 
 use super::Sqlite;
-use super::rows::{Statements as _, Table, millis};
+use super::rows::{RowTable, Statements as _, millis};
 use crate::domain::coordination::{LONGEST_LEASE, LONGEST_WAIT};
 use crate::domain::delivery::{
     Corrected, Correction, Handover, OperatorDecision, Transition, digest_slot,
@@ -21,7 +21,7 @@ use crate::store::record::to_json;
 use crate::store::record::values::As;
 use crate::store::{Claim, Deliveries, DeliveryFilter, Error, Feedbacks, Result};
 
-pub(super) const DELIVERIES: Table = Table {
+pub(super) const DELIVERIES: RowTable = RowTable {
     name: "deliveries",
     columns: "id=_id user cadence period batch turn state open:flag slot covers:json marker
         owner=lease.owner until=lease.until attempts items created settled provider_id reason call

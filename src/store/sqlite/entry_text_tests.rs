@@ -1,7 +1,7 @@
 //! Tests of the text form of entries.
 
 use super::*;
-use crate::domain::Marker;
+use crate::domain::DigestMarker;
 use crate::store::entry::{event_document, flushed_document};
 
 const HEX: &str = "5334647b139b2165160000d8";
@@ -32,14 +32,17 @@ fn a_count_beyond_signed_32_bits_is_written_as_a_long() {
     assert!(marker_line(id, 7).ends_with("\"n\":{\"$numberInt\":\"7\"}}\n"));
     assert!(marker_line(id, u32::MAX).ends_with("\"n\":{\"$numberLong\":\"4294967295\"}}\n"));
     for n in [0, 7, u32::MAX] {
-        assert_eq!(read(&marker_line(id, n)), [Entry::Marker(Marker { id: Some(id), n: Some(n) })]);
+        assert_eq!(
+            read(&marker_line(id, n)),
+            [Entry::Marker(DigestMarker { id: Some(id), n: Some(n) })]
+        );
     }
 }
 
 #[test]
 fn lines_of_other_writers_mean_the_same_as_on_mongodb() {
     let id = Id::from_hex(HEX);
-    let marker = |id, n| Entry::Marker(Marker { id, n });
+    let marker = |id, n| Entry::Marker(DigestMarker { id, n });
     for (line, expected) in [
         (r#"{"o":"b","t":"T"}"#, Entry::Event(event("T", "b", None))),
         (r#"{"t":"T","o":"b","x":null}"#, Entry::Event(event("T", "b", None))),

@@ -10,21 +10,23 @@ use rusqlite::{Row, Transaction, params};
 use serde_json::json;
 
 use super::Sqlite;
-use super::rows::{Fields, Statements as _, Table, json, millis, readable};
+use super::rows::{Fields, RowTable, Statements as _, json, millis, readable};
 use crate::domain::coordination::LONGEST_LEASE;
-use crate::domain::{Audience, Details, Event, Fanout, Id, Lease, Progress, UserId};
+use crate::domain::{Audience, Details, Event, FanOutProgress, Fanout, Id, Lease, UserId};
 use crate::store::record::fanout::{DetailsRecord, FanoutRecord};
 use crate::store::record::to_json;
 use crate::store::record::values::As;
-use crate::store::{Accepted, AtMost, BadFanout, Claimed, Error, Journal, PendingFanouts, Result};
+use crate::store::{
+    Acceptance, AtMost, BadFanout, Claimed, Error, Journal, PendingFanouts, Result,
+};
 
-pub(super) const FANOUTS: Table = Table {
+pub(super) const FANOUTS: RowTable = RowTable {
     name: "fanouts",
     columns: "id=_id key type batch_key day at state cursor people=counts.people
         pushed=counts.pushed capped=counts.capped owner=lease.owner until=lease.until",
 };
 
-const DETAILS: Table = Table { name: "details", columns: "fanout details:rest" };
+const DETAILS: RowTable = RowTable { name: "details", columns: "fanout details:rest" };
 
 /// Fan-outs with their audiences and details, if these exist.
 pub(super) const WITH_PARTS: &str = "fanouts LEFT JOIN audiences ON audiences.fanout = id
@@ -32,7 +34,7 @@ pub(super) const WITH_PARTS: &str = "fanouts LEFT JOIN audiences ON audiences.fa
 
 #[async_trait]
 impl Journal for Sqlite {
-    async fn accept(&self, fanouts: &[Fanout]) -> Result<Vec<Accepted>> {
+    async fn accept(&self, fanouts: &[Fanout]) -> Result<Vec<Acceptance>> {
         self.change_each(fanouts, accept).await
     }
 
@@ -64,7 +66,11 @@ impl Journal for Sqlite {
         .await
     }
 
-    async fn save_fanouts(&self, lease: &Lease, progress: &[(Id, Progress)]) -> Result<Vec<bool>> {
+    async fn save_fanouts(
+        &self,
+        lease: &Lease,
+        progress: &[(Id, FanOutProgress)],
+    ) -> Result<Vec<bool>> {
         let lease = lease.clone();
         self.change_each(progress, move |transaction, (id, progress)| {
             let sql = "UPDATE fanouts SET state = ?3, cursor = coalesce(?4, cursor),
@@ -140,15 +146,15 @@ impl Journal for Sqlite {
     }
 }
 
-fn accept(transaction: &Transaction<'_>, fanout: &Fanout) -> Result<Accepted> {
+fn accept(transaction: &Transaction<'_>, fanout: &Fanout) -> Result<Acceptance> {
     if !FANOUTS.add(transaction, &FanoutRecord::from_value(fanout))? {
         let what = || format!("audience of fan-out {}", fanout.key);
         let known = find(transaction, "key", &fanout.key)?;
         let known = known.ok_or_else(|| Error::corrupt(what(), "it is missing"))?;
-        return Ok(Accepted::Known(Box::new(known)));
+        return Ok(Acceptance::Known(Box::new(known)));
     }
     write_apart(transaction, fanout)?;
-    Ok(Accepted::New)
+    Ok(Acceptance::New)
 }
 
 /// Replaces the fan-out with this id.

@@ -6,13 +6,13 @@ use rusqlite::{Row, Transaction};
 
 use super::Sqlite;
 use super::notes::notify;
-use super::rows::{Fields, Statements as _, Table, fields, json};
+use super::rows::{Fields, RowTable, Statements as _, fields, json};
 use crate::domain::{ChangeNotice, Event, Id, Json, Object, ObjectKey, Retraction};
 use crate::store::record::small::ObjectRecord;
 use crate::store::record::values::As;
 use crate::store::{Objects, Result};
 
-pub(super) const OBJECTS: Table = Table {
+pub(super) const OBJECTS: RowTable = RowTable {
     name: "objects",
     columns: "id=_id notifiable:flag title url image by at lng=place.lng lat=place.lat data",
 };

@@ -3,7 +3,7 @@
 //! A column has the name of its field, or gives the path of the field after `=`. `:json` marks JSON
 //! text, `:flag` a number that is a boolean, and `:rest` the JSON of all other fields. Missing
 //! fields are `NULL`. If a column has no field in the record, the caller sets it. Start with
-//! [`Table`].
+//! [`RowTable`].
 
 use chrono::{DateTime, Utc};
 use rusqlite::Error::{FromSqlConversionFailure, InvalidColumnType, Utf8Error};
@@ -18,21 +18,21 @@ use crate::store::record::{Record, read_json, shown_text};
 use crate::store::{Error, Result};
 
 /// A table whose rows are records.
-pub(super) struct Table {
+pub(super) struct RowTable {
     pub name: &'static str,
     /// Specifications of the columns. The first column is the record's id.
     pub columns: &'static str,
 }
 
 /// A column, and the path of its value in the record.
-struct Column {
+struct RowColumn {
     name: &'static str,
     path: &'static str,
-    form: Form,
+    form: ColumnForm,
 }
 
 #[derive(PartialEq)]
-enum Form {
+enum ColumnForm {
     Plain,
     Json,
     Flag,
@@ -43,18 +43,18 @@ enum Form {
 /// The fields of a record, by name.
 pub(super) type Fields = Map<String, Value>;
 
-impl Table {
-    fn columns(&self) -> impl Iterator<Item = Column> {
+impl RowTable {
+    fn columns(&self) -> impl Iterator<Item = RowColumn> {
         self.columns.split_whitespace().map(|column| {
             let (name, path) = column.split_once('=').unwrap_or((column, column));
             let (name, form) = match name.split_once(':') {
-                Some((name, "json")) => (name, Form::Json),
-                Some((name, "rest")) => (name, Form::Rest),
-                Some((name, _)) => (name, Form::Flag),
-                None => (name, Form::Plain),
+                Some((name, "json")) => (name, ColumnForm::Json),
+                Some((name, "rest")) => (name, ColumnForm::Rest),
+                Some((name, _)) => (name, ColumnForm::Flag),
+                None => (name, ColumnForm::Plain),
             };
-            let path = if form == Form::Plain { path } else { name };
-            Column { name, path, form }
+            let path = if form == ColumnForm::Plain { path } else { name };
+            RowColumn { name, path, form }
         })
     }
 
@@ -107,8 +107,10 @@ impl Table {
             let value = column.value(row.get_ref(column.name)?);
             match (value, column.path.split_once('.')) {
                 (None, _) => {}
-                (Some(Value::Object(rest)), _) if column.form == Form::Rest => fields.extend(rest),
-                (Some(_), _) if column.form == Form::Rest => {
+                (Some(Value::Object(rest)), _) if column.form == ColumnForm::Rest => {
+                    fields.extend(rest)
+                }
+                (Some(_), _) if column.form == ColumnForm::Rest => {
                     broken.push((column.name.to_owned(), "it is no JSON object".to_owned()));
                 }
                 (Some(value), None) => drop(fields.insert(column.path.to_owned(), value)),
@@ -157,11 +159,11 @@ pub(super) fn fields(record: &impl Serialize) -> Result<Fields> {
     }
 }
 
-impl Column {
+impl RowColumn {
     /// Removes the column's value from the fields of a record.
     fn take(&self, fields: &mut Fields) -> Sql {
         let value = match self.path.split_once('.') {
-            _ if self.form == Form::Rest => {
+            _ if self.form == ColumnForm::Rest => {
                 // Objects whose parts have columns are empty by now.
                 fields.retain(|_, value| *value != json!({}));
                 (!fields.is_empty()).then(|| std::mem::take(fields).into())
@@ -174,7 +176,7 @@ impl Column {
         };
         match value {
             None | Some(Value::Null) => Sql::Null,
-            Some(value) if self.form == Form::Json => Sql::Text(value.to_string()),
+            Some(value) if self.form == ColumnForm::Json => Sql::Text(value.to_string()),
             Some(Value::Bool(yes)) => Sql::Integer(yes.into()),
             Some(Value::String(text)) => Sql::Text(text),
             Some(Value::Number(number)) => match number.as_i64() {
@@ -194,10 +196,10 @@ impl Column {
         };
         Some(match (value, &self.form) {
             (ValueRef::Null, _) => return None,
-            (ValueRef::Integer(n), Form::Flag) => Value::Bool(n != 0),
+            (ValueRef::Integer(n), ColumnForm::Flag) => Value::Bool(n != 0),
             (ValueRef::Integer(n), _) => n.into(),
             (ValueRef::Real(n), _) => n.into(),
-            (ValueRef::Text(json), Form::Json | Form::Rest) => {
+            (ValueRef::Text(json), ColumnForm::Json | ColumnForm::Rest) => {
                 serde_json::from_slice(json).unwrap_or_else(|_| text(json))
             }
             (ValueRef::Text(bytes), _) => text(bytes),

@@ -16,8 +16,8 @@ use super::days::{RowId, append_to_row, find_row};
 use super::notes::notify;
 use super::{Sqlite, days, entry_text};
 use crate::domain::{
-    BadStack, ChangeNotice, Day, Entry, Event, Form, Id, PersonStacks, Stack, StackId, UserId,
-    Window,
+    BadStack, ChangeNotice, Day, DaySet, Entry, Event, Id, IdForm, Stack, StackId, UserId,
+    UserStacks,
 };
 use crate::store::entry::{NewEntry, event_document, new_entries};
 use crate::store::{NewMarker, Pushed, Pushes, Result, Stacks};
@@ -49,10 +49,10 @@ impl Stacks for Sqlite {
 
     fn scan(
         &self,
-        window: Window,
+        window: DaySet,
         after: Option<UserId>,
         chunk: usize,
-    ) -> BoxStream<'_, Result<Vec<PersonStacks>>> {
+    ) -> BoxStream<'_, Result<Vec<UserStacks>>> {
         let chunk = chunk.max(1);
         let next = move |after: Option<UserId>| {
             let window = window.clone();
@@ -69,7 +69,7 @@ impl Stacks for Sqlite {
         stream::try_unfold(after, next).boxed()
     }
 
-    async fn windows(&self, window: Window, users: &[UserId]) -> Result<Vec<PersonStacks>> {
+    async fn windows(&self, window: DaySet, users: &[UserId]) -> Result<Vec<UserStacks>> {
         let users = users.to_vec();
         self.read(move |transaction| each(transaction, &window, users)).await
     }
@@ -157,7 +157,7 @@ fn push(
 /// Returns the next users that have a stack in the window, in ascending order.
 fn users_after(
     transaction: &Transaction<'_>,
-    window: &Window,
+    window: &DaySet,
     after: Option<&UserId>,
     limit: usize,
 ) -> Result<Vec<UserId>> {
@@ -192,14 +192,14 @@ fn users_after(
 /// Looks up each user, day and form.
 fn each(
     transaction: &Transaction<'_>,
-    window: &Window,
+    window: &DaySet,
     people: Vec<UserId>,
-) -> Result<Vec<PersonStacks>> {
+) -> Result<Vec<UserStacks>> {
     let mut found: Vec<_> =
-        people.into_iter().map(|user| PersonStacks { user, stacks: Vec::new() }).collect();
+        people.into_iter().map(|user| UserStacks { user, stacks: Vec::new() }).collect();
     for day in days::days_in(transaction, window)? {
         for person in &mut found {
-            for form in [Form::ObjectId, Form::Text] {
+            for form in [IdForm::ObjectId, IdForm::Text] {
                 let Some(id) = RowId::of(&person.user, form) else {
                     continue;
                 };

@@ -5,15 +5,15 @@ use chrono::{DateTime, Utc};
 use rusqlite::Transaction;
 
 use super::Sqlite;
-use super::rows::{Statements as _, Table, millis};
+use super::rows::{RowTable, Statements as _, millis};
 use crate::domain::{Address, DeliveryId, Suppression};
 use crate::store::record::small::SuppressionRecord;
 use crate::store::record::values::As;
 use crate::store::types::graver;
 use crate::store::{AddressState, Result, Suppressions};
 
-pub(super) const SUPPRESSIONS: Table =
-    Table { name: "suppressions", columns: "address=_id reason at source detail lifted" };
+pub(super) const SUPPRESSIONS: RowTable =
+    RowTable { name: "suppressions", columns: "address=_id reason at source detail lifted" };
 
 /// Selects the rows that suppress an address now, as [`Suppression::is_lifted`] does.
 pub(super) const NOT_LIFTED: &str = "(lifted IS NULL OR at > lifted)";

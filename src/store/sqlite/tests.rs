@@ -15,7 +15,7 @@ use rusqlite::Transaction;
 use super::rows::fields;
 use super::{Sqlite, deliveries, users};
 use crate::domain::{
-    Audience, Day, Entry, Event, EventType, Fanout, Id, ObjectId, User, UserId, Window,
+    Audience, Day, DaySet, Entry, Event, EventType, Fanout, Id, ObjectId, User, UserId,
 };
 use crate::store::record::user::UserRecord;
 use crate::store::record::values::As;
@@ -51,7 +51,7 @@ async fn open(folder: &Path) -> Sqlite {
 
 /// Returns the number of entries that each user has today.
 async fn counts(store: &Sqlite, people: &[UserId]) -> Vec<usize> {
-    let found = store.windows(Window::ending(today(), 0), people).await.unwrap();
+    let found = store.windows(DaySet::ending(today(), 0), people).await.unwrap();
     found.iter().map(|person| person.stacks.iter().map(|stack| stack.entries.len()).sum()).collect()
 }
 
@@ -204,7 +204,7 @@ async fn an_entry_that_is_not_json_keeps_its_position() {
     execute(&store, "UPDATE notifications_20140422 SET n = 2, events = '{]' || char(10) || events")
         .await;
 
-    let found = store.windows(Window::ending(today(), 0), &ada).await.unwrap();
+    let found = store.windows(DaySet::ending(today(), 0), &ada).await.unwrap();
 
     let entries = &found[0].stacks[0].entries;
     assert_eq!(entries[..], [Entry::Other, Entry::Event(events(1).remove(0))]);
@@ -225,7 +225,7 @@ async fn a_scan_continues_after_rows_without_a_valid_id() {
     )
     .await;
 
-    let chunks = store.scan(Window::ending(today(), 0), None, 2);
+    let chunks = store.scan(DaySet::ending(today(), 0), None, 2);
     let chunks: Vec<_> = chunks.try_collect().await.unwrap();
 
     let scanned = chunks.into_iter().flatten().map(|person| person.user);

@@ -14,7 +14,7 @@ use rusqlite::{Row, Rows, Transaction};
 use super::Sqlite;
 use super::journal::forget_actor;
 use super::notes::notify;
-use super::rows::{Fields, Statements as _, Table, bound, fields, list};
+use super::rows::{Fields, RowTable, Statements as _, bound, fields, list};
 use crate::domain::audience::EARTH_RADIUS_KM;
 use crate::domain::{
     Address, Cadence, ChangeNotice, DueChoices, FollowKey, Id, Inbox, Point, User, UserId,
@@ -24,15 +24,15 @@ use crate::store::record::user::{UserRecord, user_with_defaults};
 use crate::store::record::values::As;
 use crate::store::{Directory, FollowChange, PeopleFilter, Result, UserField};
 
-pub(super) const USERS: Table = Table {
+pub(super) const USERS: RowTable = RowTable {
     name: "users",
     columns: "id=_id email name confirmed:flag tz locale brand lng=loc.lng lat=loc.lat cell
         cadence=digest.cadence weekday=digest.weekday hour=digest.hour digest_since=digest.since
         types:json mutes:json quiet:json suppressed unsubscribed start rev preferences:rest",
 };
 
-pub(super) const INBOXES: Table =
-    Table { name: "inboxes", columns: "user=_id stamp changed days:json" };
+pub(super) const INBOXES: RowTable =
+    RowTable { name: "inboxes", columns: "user=_id stamp changed days:json" };
 
 #[async_trait]
 impl Directory for Sqlite {

@@ -6,7 +6,7 @@ use serde_json::json;
 use tidings::clock::Clock;
 use tidings::domain::secrets::Material;
 use tidings::domain::{Scope, Secret, TokenKey};
-use tidings::engine::access::tokens::Tokens;
+use tidings::engine::access::tokens::UserTokens;
 use tidings::http::api;
 
 use super::{Answer, Api, answer};
@@ -97,7 +97,7 @@ fn bad_tokens(api: &Api) -> Vec<(&'static str, String)> {
     let now = api.town.clock.now();
     let other = |audience: &str, id: &str, secret: &str| {
         let key = TokenKey { id: id.into(), material: Material::Hs256(Secret::new(secret)) };
-        let tokens = Tokens::new(audience, vec![key]);
+        let tokens = UserTokens::new(audience, vec![key]);
         let token = tokens.make(&user("ada"), now, TimeDelta::hours(1)).unwrap();
         token.unwrap().expose().to_owned()
     };

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use jsonschema::Validator;
 use serde_json::{Value, json};
-use tidings::domain::feed_page::Cursor;
+use tidings::domain::feed_page::FeedCursor;
 use tidings::domain::{Address, BatchKey, Category, ChosenKey, Day, ModelName, Position, UserId};
 use tidings::wire::OPENAPI;
 
@@ -195,7 +195,7 @@ fn positions_and_cursors_are_described_as_they_are_parsed() {
     }
 
     agree("Place", places, |text| text.parse::<Position>().is_ok());
-    agree("CursorGiven", cursors, |text| text.parse::<Cursor>().is_ok());
+    agree("CursorGiven", cursors, |text| text.parse::<FeedCursor>().is_ok());
 }
 
 #[test]

@@ -166,7 +166,7 @@ async fn an_email_does_not_name_untitled_or_withdrawn_follows(fresh: Fresh) {
 
 async fn a_batch_email_names_what_its_reader_follows(fresh: Fresh) {
     let api = api(&fresh).await;
-    let alert = tidings::engine::ingest::Request {
+    let alert = tidings::engine::ingest::NewEvent {
         kind: tidings::domain::EventType::stored("Alert"),
         ..request(&["a1"], followers_of("artist:2"), None)
     };

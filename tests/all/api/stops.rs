@@ -6,7 +6,7 @@
 use chrono::TimeDelta;
 use tidings::domain::{Cadence, Route, User};
 use tidings::email::Message;
-use tidings::engine::ingest::Request;
+use tidings::engine::ingest::NewEvent;
 
 use super::pages::{CLICK, PUBLIC, Shown, path};
 use super::{Api, pages};
@@ -58,7 +58,7 @@ pub(super) async fn api(fresh: &Fresh, types: &str) -> Api {
 impl Api {
     /// Accepts an event of this type for ada, and fans it out.
     pub(super) async fn happens(&self, name: &str, object: &str) {
-        let request = Request { kind: kind(name), ..request(&[object], to(&["ada"]), None) };
+        let request = NewEvent { kind: kind(name), ..request(&[object], to(&["ada"]), None) };
         self.app.notify().accept(vec![request]).await.unwrap();
         self.fan_out().await;
     }

@@ -19,7 +19,7 @@ use tidings::domain::{
 use tidings::engine::Silent;
 use tidings::engine::crash::POINTS;
 use tidings::engine::delivery::brand_identities::mailer;
-use tidings::engine::digest::Request;
+use tidings::engine::digest::DigestRequest;
 use tidings::engine::ingest::{self, Notify};
 use tokio::time::{Instant, interval};
 
@@ -184,7 +184,7 @@ impl<'a> Stage<'a> {
         self.fresh.put_objects(&[object]).await.unwrap();
         let people: BTreeSet<String> = people.into_iter().map(|n| format!("p{n:02}")).collect();
         let at = self.midnight() + TimeDelta::hours(12);
-        let request = ingest::Request {
+        let request = ingest::NewEvent {
             kind: kind(route.name()),
             objects: vec![ObjectId::stored(&work)],
             audience: Audience::users(people.iter().map(|person| user(person))).unwrap(),
@@ -381,10 +381,10 @@ impl<'a> Stage<'a> {
         self.ahead += WINDOW;
         app.batches().drain(&Silent).await.unwrap();
         self.day += 1;
-        let request = Request {
+        let request = DigestRequest {
             at: Some(self.digest_time()),
             patience: Some(TimeDelta::hours(2)),
-            ..Request::default()
+            ..DigestRequest::default()
         };
         let report = app.digests().run(&request, &Silent).await.unwrap();
         assert_eq!(

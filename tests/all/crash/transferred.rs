@@ -14,7 +14,7 @@ use tidings::domain::{
     Suppression, User, UserId,
 };
 use tidings::engine::crash::{OF_AN_EXPORT, OF_AN_IMPORT};
-use tidings::store::{AnyRecord, Counted, Kind, Summing};
+use tidings::store::{AnyRecord, Counted, RecordKind, Summing};
 
 use super::stage::Stage;
 use crate::mail::provider::Dialect;
@@ -56,25 +56,25 @@ async fn fill(store: &Fresh, count: u64) {
     for (chunk, first) in people.chunks(10_000).zip((0_u32..).step_by(10_000)) {
         let numbered = || chunk.iter().zip(first..);
         let users = numbered().map(|(person, n)| AnyRecord::from(record(person, n)));
-        put(store, Kind::Users, users.collect()).await;
+        put(store, RecordKind::Users, users.collect()).await;
         let follows = numbered().map(|(person, n)| {
             let line = follow_line(&key(&format!("artist:{}", n % 50)), person);
-            AnyRecord::read(Kind::Follows, &line).unwrap()
+            AnyRecord::read(RecordKind::Follows, &line).unwrap()
         });
-        put(store, Kind::Follows, follows.collect()).await;
+        put(store, RecordKind::Follows, follows.collect()).await;
         let half = numbered().filter(|(_, n)| n % 2 == 0);
         let gathering =
             half.map(|(person, n)| AnyRecord::from(opened(person.as_str(), "k", 1_000 + n, 0)));
-        put(store, Kind::Accumulators, gathering.collect()).await;
+        put(store, RecordKind::Accumulators, gathering.collect()).await;
         let rows = numbered().map(|(person, n)| AnyRecord::from(row(person, n)));
-        put(store, Kind::Deliveries, rows.collect()).await;
+        put(store, RecordKind::Deliveries, rows.collect()).await;
         let some = numbered().filter(|(_, n)| n % 10 == 0);
         let inboxes = some.map(|(person, _)| {
             let changed = noon();
             let inbox = Inbox::empty(person.clone());
             AnyRecord::from(Inbox { changed, ..inbox })
         });
-        put(store, Kind::Inboxes, inboxes.collect()).await;
+        put(store, RecordKind::Inboxes, inboxes.collect()).await;
         let some = numbered().filter(|(_, n)| n % 50 == 0);
         let suppressed = some.map(|(person, _)| {
             AnyRecord::from(Suppression {
@@ -86,14 +86,14 @@ async fn fill(store: &Fresh, count: u64) {
                 lifted: None,
             })
         });
-        put(store, Kind::Suppressions, suppressed.collect()).await;
+        put(store, RecordKind::Suppressions, suppressed.collect()).await;
         for back in 0..2 {
             let pushes = push_to_all(chunk, events(2, 10 + back));
             store.push(today().back(back), 1_000, &pushes).await.unwrap();
         }
     }
     let works = (0..500).map(|n| AnyRecord::from(Object::bare(format!("a{n}").parse().unwrap())));
-    put(store, Kind::Objects, works.collect()).await;
+    put(store, RecordKind::Objects, works.collect()).await;
     let mut half_way = fanout(9);
     half_way.audience = Audience::users(people.iter().cloned()).unwrap();
     half_way.progress.cursor = people.get(people.len() / 2).cloned();
@@ -105,11 +105,11 @@ async fn fill(store: &Fresh, count: u64) {
         done
     });
     let journal = journal.chain([half_way]).map(AnyRecord::from);
-    put(store, Kind::Fanouts, journal.collect()).await;
+    put(store, RecordKind::Fanouts, journal.collect()).await;
     store.put_note("link_secret", "what links are signed with").await;
 }
 
-async fn put(store: &Fresh, kind: Kind, records: Vec<AnyRecord>) {
+async fn put(store: &Fresh, kind: RecordKind, records: Vec<AnyRecord>) {
     let lines: Vec<String> = records.iter().map(|record| record.line().unwrap()).collect();
     store.whole().import_records(kind, &lines).await.unwrap();
 }
@@ -149,7 +149,7 @@ fn row(person: &UserId, n: u32) -> Delivery {
 /// What a store holds, by kind and by day: how many, and a checksum.
 async fn sums(store: &Fresh) -> Vec<(String, u64, String)> {
     let mut sums = Vec::new();
-    for kind in Kind::ALL {
+    for kind in RecordKind::ALL {
         let mut summing = Summing::default();
         for page in store.pages(kind).await {
             assert_eq!(page.bad, [""; 0]);

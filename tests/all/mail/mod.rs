@@ -19,7 +19,7 @@ use std::time::Duration;
 use chrono::DateTime;
 use tidings::domain::{Address, DeliveryId, Secret};
 use tidings::email::{
-    Account, Content, Mailer, Message, Outcome, Personal, Place, Placeholders, Sender,
+    Account, Mailer, Message, Outcome, Personal, Place, Placeholders, SenderAddress, SharedContent,
 };
 
 use provider::Dialect;
@@ -27,8 +27,8 @@ use provider::Dialect;
 pub const ALL: [Dialect; 5] =
     [Dialect::Mailgun, Dialect::SendGrid, Dialect::Postmark, Dialect::Resend, Dialect::Ses];
 
-pub fn sender() -> Sender {
-    Sender {
+pub fn sender() -> SenderAddress {
+    SenderAddress {
         from: Address::new("digest@art.example").unwrap(),
         from_name: "Art".into(),
         reply_to: None,
@@ -67,7 +67,7 @@ fn email(person: &str) -> Message {
         delivery: DeliveryId::stored(format!("digest:{person}:weekly:2014-W17")),
         to: Address::new(format!("{person}@example.org")).unwrap(),
         to_name: Some(person.to_owned()),
-        content: Arc::new(Content {
+        content: Arc::new(SharedContent {
             subject: "Fourteen works".into(),
             html: placeholders.cut(&format!("<p>100 %recipient% <a href=\"{place}\">stop</a>")),
             text: placeholders.cut(&format!("Fourteen works — {place}\n")),

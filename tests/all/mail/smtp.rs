@@ -8,8 +8,8 @@ use mail_parser::MessageParser;
 use tidings::config::Config;
 use tidings::domain::{Address, Secret};
 use tidings::email::{
-    Certainty, Checked, Mailer, Message, Outcome, Permit, PermitState, Relay, Security, Sender,
-    Smtp,
+    Certainty, Checked, Mailer, Message, Outcome, Permit, PermitState, Relay, Security,
+    SenderAddress, Smtp,
 };
 use tidings::engine::delivery::brand_identities::mailer;
 
@@ -146,7 +146,7 @@ fn email_to(address: &str) -> Message {
 async fn a_non_ascii_domain_is_sent_in_punycode() {
     let server = Server::start().await;
     let relay = Relay {
-        sender: Sender { from: Address::new("news@bücher.example").unwrap(), ..sender() },
+        sender: SenderAddress { from: Address::new("news@bücher.example").unwrap(), ..sender() },
         ..relay(&server)
     };
 

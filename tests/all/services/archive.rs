@@ -10,7 +10,7 @@ use tidings::clock::Clock;
 use tidings::context::Context;
 use tidings::domain::{Day, Entry};
 use tidings::engine::Silent;
-use tidings::engine::archive::Request;
+use tidings::engine::archive::ArchiveRequest;
 use tidings::engine::ingest;
 use tidings::store::{DaySum, Meeting, Summing};
 use tidings::wire::transfer::{DayFate, DayReport};
@@ -30,8 +30,8 @@ on_both_stores! {
     an_invalid_stack_does_not_prevent_restoring_the_others
 }
 
-pub fn request(export: Option<&Path>) -> Request {
-    Request {
+pub fn request(export: Option<&Path>) -> ArchiveRequest {
+    ArchiveRequest {
         keep: TimeDelta::days(30),
         export: export.map(Path::to_owned),
         dry_run: false,
@@ -39,7 +39,7 @@ pub fn request(export: Option<&Path>) -> Request {
     }
 }
 
-async fn archive(town: &Town, request: &Request) -> Vec<DayReport> {
+async fn archive(town: &Town, request: &ArchiveRequest) -> Vec<DayReport> {
     let mut reports = Vec::new();
     let app = town.process();
     app.archive().run(request, &Silent, &mut reports).await.unwrap();
@@ -52,7 +52,7 @@ pub async fn days(town: &Town) -> Vec<Day> {
 
 /// Accepts an event of a day before the window, as if it had been accepted in time. Does not fan it
 /// out.
-pub async fn accept_late(app: &App, event: ingest::Request) {
+pub async fn accept_late(app: &App, event: ingest::NewEvent) {
     let mut config = (*app.config).clone();
     config.window_back = 60;
     let context = Context { config: Arc::new(config), ..(*app.context).clone() };
@@ -75,8 +75,8 @@ async fn young_days_and_days_in_the_window_are_kept_despite_force(fresh: Fresh) 
     let town = Town::of(&fresh).await;
     with_an_old_day(&town).await;
     town.happens(&["a3"], to(&["ada"])).await;
-    let force = Request { keep: TimeDelta::days(1), force: true, ..request(None) };
-    let young = Request { keep: TimeDelta::days(300), ..force.clone() };
+    let force = ArchiveRequest { keep: TimeDelta::days(1), force: true, ..request(None) };
+    let young = ArchiveRequest { keep: TimeDelta::days(300), ..force.clone() };
 
     assert_eq!(archive(&town, &young).await[0].fate, DayFate::Young);
     let fates = archive(&town, &force).await;
@@ -95,7 +95,7 @@ async fn a_day_with_pending_events_is_not_dropped_without_force(fresh: Fresh) {
     assert_eq!(kept[0].fate, DayFate::Unmailed { people: 3, events: 6 });
     assert_eq!(days(&town).await, [first_day()]);
 
-    let forced = archive(&town, &Request { force: true, ..request(None) }).await;
+    let forced = archive(&town, &ArchiveRequest { force: true, ..request(None) }).await;
     assert_eq!(forced[0].fate, DayFate::Dropped { file: None });
     assert!(days(&town).await.is_empty());
 }
@@ -133,7 +133,7 @@ async fn a_dry_run_drops_nothing(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     with_an_old_day(&town).await;
     let folder = tempfile::tempdir().unwrap();
-    let dry_run = Request { dry_run: true, ..request(Some(folder.path())) };
+    let dry_run = ArchiveRequest { dry_run: true, ..request(Some(folder.path())) };
 
     let report = archive(&town, &dry_run).await;
 

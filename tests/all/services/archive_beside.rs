@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use chrono::TimeDelta;
 use tidings::domain::Entry;
 use tidings::engine::Silent;
-use tidings::engine::archive::Request;
+use tidings::engine::archive::ArchiveRequest;
 use tidings::wire::transfer::DayFate;
 
 use super::archive::{accept_late, days, exported, first_day, request, with_an_old_day};
@@ -32,8 +32,8 @@ async fn fan_out_late(town: &Town, works: &[&str], people: &[&str]) {
     app.fanouts().drain(&Silent).await.unwrap();
 }
 
-fn forced(folder: &Path) -> Request {
-    Request { force: true, ..request(Some(folder)) }
+fn forced(folder: &Path) -> ArchiveRequest {
+    ArchiveRequest { force: true, ..request(Some(folder)) }
 }
 
 async fn entries(fresh: &Fresh, person: &str) -> Vec<Entry> {
@@ -82,7 +82,7 @@ async fn a_day_that_exists_again_is_exported_to_a_second_file(fresh: Fresh) {
     }
     // The first export holds two events and Monday's marker. The entries of the second follow them,
     // so its marker now covers the first four entries.
-    let moved = Entry::Marker(tidings::domain::Marker { id: Some(marker), n: Some(4) });
+    let moved = Entry::Marker(tidings::domain::DigestMarker { id: Some(marker), n: Some(4) });
     let ada = entries(&fresh, "ada").await;
     assert_eq!(ada[3..], [late[0].clone(), moved]);
     assert_eq!(entries(&fresh, "cem").await.len(), 1);
@@ -166,7 +166,7 @@ async fn writes_to_a_day_that_is_being_archived_are_not_lost(fresh: Fresh) {
         let push = async move { drop(store.push(first_day(), 1_000, &late).await.unwrap()) };
         let store = FailingStore::before(town.store.clone(), "drop_day", Box::pin(push));
         let archive = town.process_on(&(store as _)).archive();
-        let request = Request { force: true, ..request(export.then(|| folder.path())) };
+        let request = ArchiveRequest { force: true, ..request(export.then(|| folder.path())) };
 
         let mut reports = Vec::new();
         archive.run(&request, &Silent, &mut reports).await.unwrap();

@@ -7,7 +7,7 @@ use chrono::TimeDelta;
 use futures::TryStreamExt;
 use tidings::domain::Day;
 use tidings::engine::Silent;
-use tidings::engine::archive::Request;
+use tidings::engine::archive::ArchiveRequest;
 use tidings::wire::transfer::DayFate;
 
 use crate::support::Fresh;
@@ -18,8 +18,8 @@ fn first_day() -> Day {
     Day::of(saturday())
 }
 
-fn request(folder: &std::path::Path) -> Request {
-    Request {
+fn request(folder: &std::path::Path) -> ArchiveRequest {
+    ArchiveRequest {
         keep: TimeDelta::days(30),
         export: Some(folder.to_owned()),
         dry_run: false,

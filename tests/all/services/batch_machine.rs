@@ -13,7 +13,7 @@ use proptest::test_runner::{Config as Settings, RngSeed, TestRunner};
 use tidings::clock::{Ids, ManualClock};
 use tidings::config::Config;
 use tidings::context::Context;
-use tidings::domain::batch::{AccumulatorId, Item, Keep};
+use tidings::domain::batch::{AccumulatorId, BatchItem, Keep};
 use tidings::domain::{
     Batch, BatchKey, BatchPolicy, BatchState, ChosenKey, DeliveryId, Id, ObjectId,
 };
@@ -242,12 +242,12 @@ impl<'a> Machine<'a> {
             // Every third fan-out has two objects.
             let object_count = 1 + u32::from(fanout.is_multiple_of(3));
             let objects: Vec<u32> = (0..object_count).map(|n| (fanout + n) % OBJECTS).collect();
-            let item = |object: &u32| Item {
+            let item = |object: &u32| BatchItem {
                 i: id(fanout),
                 t: kind("Happened"),
                 o: ObjectId::stored(object.to_string()),
             };
-            let items: Arc<[Item]> = objects.iter().map(item).collect();
+            let items: Arc<[BatchItem]> = objects.iter().map(item).collect();
             let policy = policy(key, fanout);
             for person in people {
                 let slot = (*person, key);
@@ -390,8 +390,8 @@ fn accumulator((person, key): Slot) -> AccumulatorId {
 
 fn view_of(batch: &Batch) -> BatchView {
     let number = |fanout: &Id| (0..).find(|n| id(*n) == *fanout).unwrap();
-    let items = |items: &[Item]| {
-        let item = |item: &Item| (number(&item.i), item.o.as_str().parse().unwrap());
+    let items = |items: &[BatchItem]| {
+        let item = |item: &BatchItem| (number(&item.i), item.o.as_str().parse().unwrap());
         items.iter().map(item).collect()
     };
     let person = PEOPLE.iter().position(|one| user(one) == batch.user);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use chrono::TimeDelta;
-use tidings::operate::preview::{Draft, Kind};
+use tidings::operate::preview::{EmailDraft, PreviewKind};
 
 use super::mandatory::happens;
 use crate::support::town::{Town, mostly_on_sqlite, saturday, to};
@@ -28,10 +28,10 @@ route = "immediate"
 "#;
 
 /// Returns the drafts of the user's batches.
-async fn of_batches(town: &Town, id: &str) -> Vec<Draft> {
+async fn of_batches(town: &Town, id: &str) -> Vec<EmailDraft> {
     let app = town.process();
     let mut drafts = app.of_person().drafts(&user(id), None).await.unwrap();
-    drafts.retain(|draft| draft.kind() == Kind::Batch);
+    drafts.retain(|draft| draft.kind() == PreviewKind::Batch);
     drafts
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use chrono::TimeDelta;
 use tidings::clock::Clock;
-use tidings::domain::batch::{AccumulatorId, Item, Keep};
+use tidings::domain::batch::{AccumulatorId, BatchItem, Keep};
 use tidings::domain::{Batch, BatchKey, BatchPolicy, BatchState, DeliveryState, Id, ObjectId};
 use tidings::engine::Silent;
 use tidings::engine::batches::Join;
@@ -46,8 +46,9 @@ fn accumulators(count: usize) -> impl Iterator<Item = AccumulatorId> {
 
 /// Returns the joins of one fan-out to the first `count` accumulators.
 fn joins(count: usize, fanout: u32, policy: BatchPolicy) -> Vec<Join> {
-    let items: Arc<[Item]> =
-        [Item { i: id(fanout), t: kind("T"), o: ObjectId::stored(format!("o{fanout}")) }].into();
+    let items: Arc<[BatchItem]> =
+        [BatchItem { i: id(fanout), t: kind("T"), o: ObjectId::stored(format!("o{fanout}")) }]
+            .into();
     let join = |accumulator| Join { accumulator, items: items.clone(), policy };
     accumulators(count).map(join).collect()
 }

@@ -56,7 +56,7 @@ async fn a_batch_email_counts_exactly_the_events_that_apply(fresh: Fresh) {
         sender.drain().await.unwrap();
         let email = town.emails().pop().unwrap().filled();
         let apply = fates.chars().filter(|fate| *fate == ' ').count() as u64;
-        assert_eq!(sender.ledger.tally.so_far().events, apply, "{fates:?}");
+        assert_eq!(sender.ledger.tally.snapshot().events, apply, "{fates:?}");
         let more = format!("{} more on Budget", apply.min(10).saturating_sub(5));
         assert_eq!(email.text.contains(&more), apply > 5, "{fates:?}: {}", email.text);
         subjects.push(email.subject);

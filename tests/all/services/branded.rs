@@ -2,8 +2,8 @@
 
 use tidings::clock::Clock as _;
 use tidings::engine::Silent;
-use tidings::engine::digest::Request as Run;
-use tidings::render::Page;
+use tidings::engine::digest::DigestRequest as Run;
+use tidings::render::WebPage;
 use tidings::render::pages::Notice;
 
 use super::brands::{WORDS, brand, by_postbox, comment, happens, three};
@@ -67,7 +67,7 @@ async fn an_unconfigured_brand_is_rejected_with_the_configured_names(fresh: Fres
     let file = tempfile::NamedTempFile::new().unwrap();
     let lines = "{\"id\":\"x\",\"brand\":\"gone\"}\n{\"id\":\"y\",\"brand\":\"umbrage\"}\n";
     std::fs::write(file.path(), lines).unwrap();
-    let users = tidings::engine::users::import::Kind::Users;
+    let users = tidings::engine::users::import::ImportKind::Users;
     let imported = app.import().file(&users, file.path(), &Silent).await.unwrap();
 
     assert_eq!(unknown, named);
@@ -105,7 +105,7 @@ async fn a_link_opens_its_brands_pages_and_applies_to_all_brands(fresh: Fresh) {
     app.sender().drain().await.unwrap();
 
     assert_eq!(opened.brand, brand(WORDS[1]));
-    let notice = Page::Notice(Notice::Expired);
+    let notice = WebPage::Notice(Notice::Expired);
     let page = app.identities.pages_of(opened.brand.as_ref()).render(&notice, None).unwrap();
     assert!(page.contains("acmeish Gallery") && !page.contains("origina"), "{page}");
     assert!(

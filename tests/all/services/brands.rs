@@ -13,8 +13,8 @@ use tidings::config::Config;
 use tidings::domain::{BrandName, DeliveryState, EventType, ObjectId};
 use tidings::email::Certainty;
 use tidings::engine::Silent;
-use tidings::engine::digest::Request as Run;
-use tidings::engine::ingest::Request;
+use tidings::engine::digest::DigestRequest as Run;
+use tidings::engine::ingest::NewEvent;
 use tokio::time::timeout;
 
 use crate::mail::provider::{Dialect, Provider};
@@ -104,7 +104,7 @@ fn assembled(town: &Town, config: &str, mailers: Mailers) -> App {
     App::of(config, store, mailers, themes, clock, Arc::new(Ids::random()))
 }
 
-pub(super) fn comment(object: &str, people: &[&str], of: Option<BrandName>) -> Request {
+pub(super) fn comment(object: &str, people: &[&str], of: Option<BrandName>) -> NewEvent {
     let mut comment = request(&[], to(people), None);
     comment.kind = EventType::stored("Comment");
     comment.objects = vec![ObjectId::stored(object)];
@@ -112,7 +112,7 @@ pub(super) fn comment(object: &str, people: &[&str], of: Option<BrandName>) -> R
     comment
 }
 
-pub(super) async fn happens(app: &App, requests: Vec<Request>) {
+pub(super) async fn happens(app: &App, requests: Vec<NewEvent>) {
     app.notify().accept(requests).await.unwrap();
     app.fanouts().drain(&Silent).await.unwrap();
     app.batches().drain(&Silent).await.unwrap();

@@ -9,7 +9,7 @@ use tidings::domain::user::TypePreference;
 use tidings::domain::{Cadence, DeliveryState};
 use tidings::email::Outcome;
 use tidings::engine::Silent;
-use tidings::engine::digest::Request;
+use tidings::engine::digest::DigestRequest;
 
 use crate::support::town::{
     Town, busy, followers_of, monday, mostly_on_sqlite, refused, request, saturday, to,
@@ -75,7 +75,7 @@ async fn an_event_after_the_digest_hour_is_in_the_next_period(fresh: Fresh) {
 async fn timing_now_ignores_the_digest_hour_but_sends_once_per_period(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada"])).await;
-    let now = Request { now: true, ..Request::default() };
+    let now = DigestRequest { now: true, ..DigestRequest::default() };
 
     let first = town.process().digests().run(&now, &Silent).await.unwrap();
     town.happens(&["a2"], to(&["ada"])).await;
@@ -93,7 +93,7 @@ async fn a_dry_run_counts_digests_and_writes_nothing(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], followers_of("artist:1")).await;
     town.clock.set(monday(0));
-    let request = Request { dry_run: true, ..Request::default() };
+    let request = DigestRequest { dry_run: true, ..DigestRequest::default() };
 
     let report = town.process().digests().run(&request, &Silent).await.unwrap();
 
@@ -248,7 +248,7 @@ async fn concurrent_schedulers_send_one_email_per_user(fresh: Fresh) {
     town.happens(&["a3"], followers_of("artist:2")).await;
     town.clock.set(monday(0));
 
-    let request = Request::default();
+    let request = DigestRequest::default();
     let (a, b, c) = (town.process(), town.process_on(&fresh.second().handle()), town.process());
     let (a, b, c) = (a.digests(), b.digests(), c.digests());
     let reports = futures::try_join!(
@@ -319,7 +319,7 @@ async fn a_limit_ends_the_run_and_the_next_one_continues(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
     town.clock.set(monday(0));
-    let request = Request { limit: Some(2), ..Request::default() };
+    let request = DigestRequest { limit: Some(2), ..DigestRequest::default() };
 
     let first = town.process().digests().run(&request, &Silent).await.unwrap();
     let second = town.process().digests().run(&request, &Silent).await.unwrap();

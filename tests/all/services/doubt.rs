@@ -12,7 +12,7 @@ use tidings::domain::{Cadence, DeliveryState};
 use tidings::email::{Certainty, Outcome};
 use tidings::engine::Silent;
 use tidings::engine::delivery::operator_actions::Settled;
-use tidings::engine::digest::Request;
+use tidings::engine::digest::DigestRequest;
 use tidings::store::Span;
 
 use super::sending::{run, state};
@@ -157,7 +157,7 @@ async fn a_requested_wait_starts_when_the_answer_arrives(fresh: Fresh) {
 /// Runs the digests of this process at this time, without waiting for deferred emails.
 async fn run_briefly(town: &Town, process: &App, at: DateTime<Utc>) {
     town.clock.set(at);
-    let now = Request { now: true, ..Request::default() };
+    let now = DigestRequest { now: true, ..DigestRequest::default() };
     process.digests().run(&now, &Silent).await.unwrap();
 }
 

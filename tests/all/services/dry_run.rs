@@ -8,9 +8,9 @@ use tidings::domain::user::TypePreference;
 use tidings::domain::{Address, BrandName, Cadence, Object, User};
 use tidings::email::Place;
 use tidings::engine::Silent;
-use tidings::engine::digest::Request;
+use tidings::engine::digest::DigestRequest;
 use tidings::render::dry_run_page::{DryRunEmails, DryRunPage};
-use tidings::wire::run_report::Report;
+use tidings::wire::run_report::DigestReport;
 
 use crate::support::town::{Town, followers_of, monday, mostly_on_sqlite, request, saturday, to};
 use crate::support::{FailingStore, Fresh, kind, user};
@@ -28,7 +28,7 @@ mostly_on_sqlite! {
 
 const LINKS: &str = "server.public_url = \"https://news.example.org\"\n";
 
-async fn dry_run(town: &Town, request: &Request) -> (Report, DryRunEmails) {
+async fn dry_run(town: &Town, request: &DigestRequest) -> (DigestReport, DryRunEmails) {
     let dry_run = town.process().dry_run();
     dry_run.run(request, &Silent).await.unwrap()
 }
@@ -50,7 +50,7 @@ async fn a_dry_run_shows_the_emails_that_a_run_sends(fresh: Fresh) {
     show(&town, &["s1"], &["ada"]).await;
     town.clock.set(monday(0));
 
-    let (report, found) = dry_run(&town, &Request::default()).await;
+    let (report, found) = dry_run(&town, &DigestRequest::default()).await;
     let ran = town.digests_at(monday(0)).await;
 
     assert_eq!(
@@ -78,7 +78,7 @@ async fn a_dry_run_only_reads(fresh: Fresh) {
     let store: std::sync::Arc<dyn tidings::store::Store> = watched.clone();
 
     let dry_run = town.process_on(&store).dry_run();
-    let (report, _) = dry_run.run(&Request::default(), &Silent).await.unwrap();
+    let (report, _) = dry_run.run(&DigestRequest::default(), &Silent).await.unwrap();
 
     assert_eq!(report.due.users, 2);
     let reading = [
@@ -127,7 +127,7 @@ async fn each_excluded_user_is_counted_once_with_the_reason(fresh: Fresh) {
     town.change("cem", |cem| cem.digest.cadence = Some(Cadence::Daily)).await;
     town.clock.set(monday(1));
 
-    let (report, found) = dry_run(&town, &Request::default()).await;
+    let (report, found) = dry_run(&town, &DigestRequest::default()).await;
 
     let users = &report.users;
     assert_eq!((found.total, report.due.users), (2, 2));
@@ -146,7 +146,7 @@ async fn a_report_contains_no_address_and_no_working_link(fresh: Fresh) {
 
     let app = town.process();
     let dry_run = app.dry_run();
-    let (_, found) = dry_run.run(&Request::default(), &Silent).await.unwrap();
+    let (_, found) = dry_run.run(&DigestRequest::default(), &Silent).await.unwrap();
     let contents =
         DryRunPage { at: String::new(), counts: Vec::new(), warnings: Vec::new(), found };
     let page = contents.render(&app.config.site).unwrap();
@@ -179,8 +179,8 @@ async fn the_first_emails_are_rendered_and_counts_stay_exact(fresh: Fresh) {
 
     let mut dry_run = town.process().dry_run();
     dry_run.max_rendered = 20;
-    let (report, found) = dry_run.run(&Request::default(), &Silent).await.unwrap();
-    let (_, again) = dry_run.run(&Request::default(), &Silent).await.unwrap();
+    let (report, found) = dry_run.run(&DigestRequest::default(), &Silent).await.unwrap();
+    let (_, again) = dry_run.run(&DigestRequest::default(), &Silent).await.unwrap();
 
     assert_eq!((found.total, report.due.events), (60, 120));
     assert_eq!(found.emails.len(), 20);
@@ -208,7 +208,7 @@ async fn the_sizes_of_emails_are_measured(fresh: Fresh) {
     town.happens(&["a1"], to(&["ben"])).await;
     town.clock.set(monday(0));
 
-    let (_, found) = dry_run(&town, &Request::default()).await;
+    let (_, found) = dry_run(&town, &DigestRequest::default()).await;
 
     let sizes: Vec<usize> = found.emails.iter().map(|email| email.bytes).collect();
     let [ada, ben] = sizes[..] else {
@@ -222,7 +222,7 @@ async fn a_limit_bounds_the_emails(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
     town.clock.set(monday(0));
-    let limited = Request { limit: Some(2), ..Request::default() };
+    let limited = DigestRequest { limit: Some(2), ..DigestRequest::default() };
 
     let (report, found) = dry_run(&town, &limited).await;
 
@@ -236,7 +236,7 @@ async fn users_of_a_missing_brand_are_counted_separately(fresh: Fresh) {
     town.change("ada", |ada| ada.brand = Some(BrandName::new("gone").unwrap())).await;
     town.clock.set(monday(0));
 
-    let (report, found) = dry_run(&town, &Request::default()).await;
+    let (report, found) = dry_run(&town, &DigestRequest::default()).await;
 
     assert_eq!((report.due.users, report.dry_run.no_brand), (2, 1));
     assert_eq!((found.total, found.emails[0].events), (1, 1));

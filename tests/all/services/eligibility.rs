@@ -14,10 +14,10 @@ use tidings::domain::feed_marks::Mark;
 use tidings::domain::user::TypePreference;
 use tidings::domain::{Address, Cadence, Day, Object, Reason, Route, Subject, Suppression, User};
 use tidings::engine::Silent;
-use tidings::engine::ingest::Request;
+use tidings::engine::ingest::NewEvent;
 use tidings::engine::users::input::MuteInput;
 use tidings::wire::explanation::Why;
-use tidings::wire::feed::Page;
+use tidings::wire::feed::FeedPage;
 
 use crate::support::town::{Town, monday, mostly_on_sqlite, request, to};
 use crate::support::{Dice, Fresh, Shorthand, feed_of, kind, marks, number, user};
@@ -314,7 +314,7 @@ async fn found(fresh: &Fresh, random: &mut Dice) -> (Town, World) {
     (town, world)
 }
 
-async fn page(app: &App, person: usize) -> Page {
+async fn page(app: &App, person: usize) -> FeedPage {
     let request = feed_of(&user(&name(person)));
     app.feeds().page(&request).await.unwrap().answer
 }
@@ -342,7 +342,7 @@ async fn step(town: &Town, app: &App, world: &mut World, random: &mut Dice) {
             let ids: Vec<String> = chosen.iter().map(|n| name(*n)).collect();
             let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
             let of_event: Vec<&str> = objects.iter().map(String::as_str).collect();
-            let request = Request { kind: kind(kind_name), ..request(&of_event, to(&ids), None) };
+            let request = NewEvent { kind: kind(kind_name), ..request(&of_event, to(&ids), None) };
             app.notify().accept(vec![request]).await.unwrap();
             app.fanouts().drain(&Silent).await.unwrap();
             for n in chosen {

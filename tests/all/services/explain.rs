@@ -9,8 +9,8 @@ use tidings::domain::{DeliveryState, ObjectId, Route};
 use tidings::email::Outcome;
 use tidings::engine::Silent;
 use tidings::engine::batches::{BatchFilter, End};
-use tidings::engine::ingest::Request;
-use tidings::wire::explanation::{By, Fate, Place, Why};
+use tidings::engine::ingest::NewEvent;
+use tidings::wire::explanation::{By, EmailPlace, Fate, Why};
 
 use super::retracting::retract;
 use crate::support::town::{
@@ -109,7 +109,7 @@ async fn an_event_names_its_pending_or_failed_delivery_and_next_attempt(fresh: F
     assert_eq!(delivery.reason, "550 5.1.1 no such user");
     assert_eq!(delivery.next_attempt, Some(next + TimeDelta::hours(1)));
 
-    let comment = Request { kind: kind("Comment"), ..request(&["a3"], to(&["ben"]), None) };
+    let comment = NewEvent { kind: kind("Comment"), ..request(&["a3"], to(&["ben"]), None) };
     town.process().notify().accept(vec![comment]).await.unwrap();
     town.process().fanouts().drain(&Silent).await.unwrap();
     town.clock.advance(TimeDelta::hours(1));
@@ -204,7 +204,7 @@ async fn unknown_and_canceled_batches_are_not_reported_as_emailed(fresh: Fresh) 
     assert_eq!(fates(&town, "cem").await, [muted.clone(), muted]);
 }
 
-type Placed = (String, Why, Place, Option<Why>);
+type Placed = (String, Why, EmailPlace, Option<Why>);
 
 /// Returns the place of each event in its email, oldest first.
 async fn places(town: &Town, person: &str) -> Vec<Placed> {
@@ -219,11 +219,11 @@ async fn places(town: &Town, person: &str) -> Vec<Placed> {
 }
 
 fn shown(object: &str) -> Placed {
-    (object.to_owned(), Why::Mailed, Place::Shown, None)
+    (object.to_owned(), Why::Mailed, EmailPlace::Shown, None)
 }
 
 fn excluded(object: &str, why: Why) -> Placed {
-    (object.to_owned(), Why::Excluded, Place::Excluded, Some(why))
+    (object.to_owned(), Why::Excluded, EmailPlace::Excluded, Some(why))
 }
 
 async fn send_due_after(town: &Town, minutes: i64) {
@@ -262,7 +262,7 @@ async fn later_changes_do_not_change_the_explanation_of_a_sent_batch(fresh: Fres
     retract(&town.process(), &["a1"]).await;
     assert_eq!(places(&town, "ada").await, expected, "taken back since");
     town.put_works(&["a2"], |_| false).await;
-    let withdrawn = ("a2".to_owned(), Why::Mailed, Place::Unknown, None);
+    let withdrawn = ("a2".to_owned(), Why::Mailed, EmailPlace::Unknown, None);
     let [first, _, last] = expected.clone();
     let without = [first, withdrawn, last];
     assert_eq!(places(&town, "ada").await, without, "withdrawn since");
@@ -279,8 +279,8 @@ async fn later_changes_do_not_change_the_explanation_of_a_sent_batch(fresh: Fres
     .await;
     assert_eq!(places(&town, "ada").await, expected, "turned off since");
     town.put_works(&["unheard-of"], |_| true).await;
-    let undetermined =
-        ["a1", "a2", "unheard-of"].map(|work| (work.to_owned(), Why::Mailed, Place::Unknown, None));
+    let undetermined = ["a1", "a2", "unheard-of"]
+        .map(|work| (work.to_owned(), Why::Mailed, EmailPlace::Unknown, None));
     assert_eq!(places(&town, "ada").await, undetermined, "known since");
 }
 
@@ -296,7 +296,7 @@ async fn events_that_a_batch_only_counted_are_not_reported_as_shown(fresh: Fresh
     }
     send_due_after(&town, 5).await;
 
-    let counted = |work: &str| (work.to_owned(), Why::Mailed, Place::Counted, None);
+    let counted = |work: &str| (work.to_owned(), Why::Mailed, EmailPlace::Counted, None);
     // The email shows all kept events, so it counts all others, including the unknown object.
     assert_eq!(
         places(&town, "ada").await,
@@ -331,9 +331,9 @@ async fn a_lead_and_the_later_events_name_separate_emails(fresh: Fresh) {
     assert_eq!(
         emails,
         [
-            (of[0].clone(), Place::Counted),
-            (of[0].clone(), Place::Shown),
-            (of[1].clone(), Place::Shown)
+            (of[0].clone(), EmailPlace::Counted),
+            (of[0].clone(), EmailPlace::Shown),
+            (of[1].clone(), EmailPlace::Shown)
         ]
     );
 }

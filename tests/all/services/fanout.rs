@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use chrono::TimeDelta;
 use futures::FutureExt;
-use tidings::domain::{Audience, Counts, FanoutState, FollowKey, Point, User, UserId};
+use tidings::domain::{Audience, FanOutCounts, FanoutState, FollowKey, Point, User, UserId};
 use tidings::engine::{Silent, Watcher};
 use tidings::store::Store;
 use tokio::runtime::Handle;
@@ -214,9 +214,9 @@ async fn a_fan_out_resumes_where_a_crashed_worker_stopped(fresh: Fresh) {
         .await
         .unwrap()
         .fanouts;
-    let half = tidings::domain::Progress {
+    let half = tidings::domain::FanOutProgress {
         cursor: Some(crowd[199].clone()),
-        counts: tidings::domain::Counts { people: 200, pushed: 200, capped: 0 },
+        counts: tidings::domain::FanOutCounts { people: 200, pushed: 200, capped: 0 },
         done: false,
     };
     town.store
@@ -256,7 +256,7 @@ async fn a_worker_whose_lease_expired_cannot_save_its_progress(fresh: Fresh) {
     town.clock.advance(TimeDelta::minutes(2));
 
     let done = app.fanouts().drain(&Silent).await.unwrap();
-    let late = tidings::domain::Progress { done: true, ..Default::default() };
+    let late = tidings::domain::FanOutProgress { done: true, ..Default::default() };
     let saved = town
         .store
         .save_fanouts(&lease("slow", now + TimeDelta::minutes(9)), &[(slow[0].id, late)])
@@ -319,7 +319,7 @@ async fn many_small_fan_outs_share_pushes_and_keep_their_order(fresh: Fresh) {
     assert_eq!(objects_of(&town, &user("p49")).await, ["n49"]);
     for (n, receipt) in accepted.iter().enumerate() {
         let capped = u64::from(n % 2 == 0 && n >= 40);
-        let Counts { people, pushed, capped: counted } = counts(&town, receipt.id).await;
+        let FanOutCounts { people, pushed, capped: counted } = counts(&town, receipt.id).await;
         assert_eq!((people, pushed, counted), (1, 1 - capped, capped), "{n}");
     }
 }
@@ -351,7 +351,7 @@ async fn a_small_fan_out_does_not_overtake_earlier_ones(fresh: Fresh) {
     assert_eq!(objects_of(&town, &user("ada")).await, names);
 }
 
-async fn counts(town: &Town, id: tidings::domain::Id) -> Counts {
+async fn counts(town: &Town, id: tidings::domain::Id) -> FanOutCounts {
     town.store.fanout(id).await.unwrap().unwrap().progress.counts
 }
 

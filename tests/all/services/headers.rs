@@ -38,7 +38,7 @@ async fn send_due_after(town: &Town, minutes: i64) {
 /// Accepts a `Sale` of the work and fans it out.
 async fn sell(town: &Town, work: &str, people: &[&str]) {
     let app = town.process();
-    let sale = tidings::engine::ingest::Request {
+    let sale = tidings::engine::ingest::NewEvent {
         kind: kind("Sale"),
         ..request(&[work], to(people), None)
     };

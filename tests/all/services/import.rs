@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tidings::clock::Clock;
 use tidings::engine::Silent;
-use tidings::engine::users::import::Kind;
+use tidings::engine::users::import::ImportKind;
 use tidings::wire::transfer::{BadLine, ImportReport};
 
 use crate::support::town::{Town, mostly_on_sqlite};
@@ -27,7 +27,7 @@ fn file(folder: &Path, lines: &str) -> PathBuf {
     path
 }
 
-async fn import(town: &Town, kind: Kind, path: &Path) -> ImportReport {
+async fn import(town: &Town, kind: ImportKind, path: &Path) -> ImportReport {
     town.process().import().file(&kind, path, &Silent).await.unwrap()
 }
 
@@ -49,7 +49,7 @@ not json
 "#,
     );
 
-    let report = import(&town, Kind::Users, &path).await;
+    let report = import(&town, ImportKind::Users, &path).await;
 
     assert_eq!((report.accepted, report.bad), (2, 7));
     let numbers: Vec<_> = report.bad_lines.iter().map(|BadLine { line, .. }| *line).collect();
@@ -75,7 +75,7 @@ async fn compressed_files_are_imported(fresh: Fresh) {
     std::fs::write(&zst, zstd::encode_all(lines.as_bytes(), 1).unwrap()).unwrap();
 
     for path in [&gz, &zst] {
-        let report = import(&town, Kind::Users, path).await;
+        let report = import(&town, ImportKind::Users, path).await;
         assert_eq!((report.accepted, report.bad), (5_000, 0), "{}", path.display());
     }
     assert!(fresh.users(&[user("z4999")]).await.unwrap()[0].is_some());
@@ -95,7 +95,7 @@ async fn a_model_is_put_before_ids_that_lack_it(fresh: Fresh) {
 {"title": "No id"}
 "#,
     );
-    let kind = Kind::Objects(Some("Artwork".parse().unwrap()));
+    let kind = ImportKind::Objects(Some("Artwork".parse().unwrap()));
 
     let report = import(&town, kind, &path).await;
 
@@ -125,8 +125,8 @@ async fn events_imported_twice_are_accepted_once(fresh: Fresh) {
 "#,
     );
 
-    let first = import(&town, Kind::Events, &path).await;
-    let second = import(&town, Kind::Events, &path).await;
+    let first = import(&town, ImportKind::Events, &path).await;
+    let second = import(&town, ImportKind::Events, &path).await;
 
     assert_eq!((first.accepted, first.bad), (2, 5));
     assert_eq!(first.bad_lines[4].why, "batch key 0 is not text; if it is meant, write \"0\"");
@@ -145,7 +145,7 @@ async fn follows_accept_numeric_user_ids(fresh: Fresh) {
     let folder = tempfile::tempdir().unwrap();
     let path = file(folder.path(), "{\"user\": 0, \"key\": \"artist:0\"}\n{\"user\": \"x\"}\n");
 
-    let report = import(&town, Kind::Follows, &path).await;
+    let report = import(&town, ImportKind::Follows, &path).await;
 
     assert_eq!((report.accepted, report.bad), (1, 1));
     assert_eq!(fresh.followers(&key("artist:0"), None, 10).await, [user("0")]);
@@ -162,7 +162,7 @@ async fn a_reused_key_is_one_bad_line(fresh: Fresh) {
 "#,
     );
 
-    let report = import(&town, Kind::Events, &path).await;
+    let report = import(&town, ImportKind::Events, &path).await;
 
     assert_eq!((report.accepted, report.bad), (2, 1));
     assert_eq!(report.bad_lines[0].line, 2);
@@ -182,7 +182,7 @@ async fn an_object_of_a_mapped_model_is_a_bad_line(fresh: Fresh) {
         folder.path(),
         "{\"id\": \"Artwork:1\"}\n{\"id\": \"Show:1\", \"title\": \"never read\"}\n",
     );
-    let kind = Kind::Objects(None);
+    let kind = ImportKind::Objects(None);
 
     let report = import(&town, kind, &path).await;
 

@@ -11,11 +11,11 @@ use chrono::TimeDelta;
 use tidings::app::App;
 use tidings::clock::Clock;
 use tidings::domain::feed_marks::{ItemState, Mark, StateFilter};
-use tidings::domain::feed_page::{Cursor, Query};
-use tidings::domain::{Day, ObjectId, Position, StackId, Window};
+use tidings::domain::feed_page::{FeedCursor, Query};
+use tidings::domain::{Day, DaySet, ObjectId, Position, StackId};
 use tidings::engine::Silent;
-use tidings::engine::feed::Request;
-use tidings::wire::feed::Page;
+use tidings::engine::feed::FeedRequest;
+use tidings::wire::feed::FeedPage;
 use tokio::sync::watch;
 
 use crate::support::town::{Town, on_both_stores, request, to};
@@ -63,8 +63,8 @@ enum AppliedMark {
 }
 
 /// Loads the whole feed, and checks that its counts agree with its items.
-async fn page(app: &App) -> Page {
-    let request = Request {
+async fn page(app: &App) -> FeedPage {
+    let request = FeedRequest {
         user: user(MARA),
         query: Query { state: StateFilter::All, ..Query::default() },
         limit: 200,
@@ -82,7 +82,7 @@ async fn page(app: &App) -> Page {
     page
 }
 
-async fn mark(app: &App, mark: Mark, to: Option<Cursor>, ids: Option<Vec<Position>>) {
+async fn mark(app: &App, mark: Mark, to: Option<FeedCursor>, ids: Option<Vec<Position>>) {
     let input = marks(mark, to, ids);
     app.feeds().mark(&user(MARA), input).await.unwrap();
 }
@@ -137,7 +137,7 @@ async fn run_task(app: App, town: Arc<Town>, night: u32, n: usize) -> Option<App
 }
 
 /// Returns the positions of each object in the window, oldest first.
-async fn positions(fresh: &Fresh, window: &Window) -> BTreeMap<ObjectId, Vec<Position>> {
+async fn positions(fresh: &Fresh, window: &DaySet) -> BTreeMap<ObjectId, Vec<Position>> {
     let mara = [user(MARA)];
     let found = fresh.windows(window.clone(), &mara).await;
     let mut positions: BTreeMap<ObjectId, Vec<Position>> = BTreeMap::new();
@@ -186,7 +186,7 @@ async fn states_equal_the_model_under_concurrent_marks_and_writes(fresh: Fresh) 
         let events: Vec<String> = bare.collect();
         let document = format!(r#"{{"_id":{{"$oid":"{MARA}"}},"events":[{}]}}"#, events.join(","));
         town.store.restore_stacks(day, &[document]).await;
-        let before = positions(&fresh, &Window::ending(day, 7)).await;
+        let before = positions(&fresh, &DaySet::ending(day, 7)).await;
 
         let tasks = (0..TASKS).map(|n| {
             let (app, town) = (apps[n % apps.len()].clone(), town.clone());
@@ -196,9 +196,9 @@ async fn states_equal_the_model_under_concurrent_marks_and_writes(fresh: Fresh) 
         let applied: Vec<AppliedMark> = applied.into_iter().filter_map(Result::unwrap).collect();
 
         let next = Day::of(day.start() + TimeDelta::days(1));
-        let window = Window::ending(next, 7);
+        let window = DaySet::ending(next, 7);
         let after = positions(&fresh, &window).await;
-        let with_evening = positions(&fresh, &Window::between(day.back(7), next)).await;
+        let with_evening = positions(&fresh, &DaySet::between(day.back(7), next)).await;
         // Pages can show the positions of the evening's window and of the morning's.
         for (object, positions) in &with_evening {
             let done = model.entry(object.clone()).or_default();

@@ -8,8 +8,8 @@ use tidings::domain::{Day, DeliveryId, DeliveryState, PendingCounts};
 use tidings::email::Outcome;
 use tidings::engine::Silent;
 use tidings::engine::archive;
-use tidings::engine::digest::Request;
-use tidings::wire::run_report::Report;
+use tidings::engine::digest::DigestRequest;
+use tidings::wire::run_report::DigestReport;
 use tidings::wire::transfer::{DayFate, DayReport};
 
 use crate::support::town::{Town, monday, mostly_on_sqlite, request, to};
@@ -67,8 +67,11 @@ async fn a_run_two_days_late_includes_all_pending_events(fresh: Fresh) {
     event(&town, "2014-04-22T10:00:00Z", "a2").await;
     event(&town, "2014-04-25T10:00:00Z", "a3").await;
 
-    let dry_run =
-        Request { at: Some(at("2014-04-30T09:00:00Z")), dry_run: true, ..Request::default() };
+    let dry_run = DigestRequest {
+        at: Some(at("2014-04-30T09:00:00Z")),
+        dry_run: true,
+        ..DigestRequest::default()
+    };
     let digests = town.process().digests();
     let predicted = digests.run(&dry_run, &Silent).await.unwrap();
     let late = town.digests_at(at("2014-04-30T09:00:00Z")).await;
@@ -145,7 +148,7 @@ async fn a_failed_digest_is_retried_within_its_period(fresh: Fresh) {
     let between = town.digests_at(at("2014-04-21T11:30:00Z")).await;
     let third = town.digests_at(at("2014-04-21T12:15:00Z")).await;
 
-    let failed = |report: &Report| (report.emails.failed, report.users.failed_already);
+    let failed = |report: &DigestReport| (report.emails.failed, report.users.failed_already);
     assert_eq!((failed(&first), failed(&soon)), ((1, 0), (0, 1)));
     assert_eq!(soon.users.mailed_already, 0, "nothing was emailed");
     assert_eq!(soon.users.tried_again, Some(at("2014-04-21T10:00:00Z")));
@@ -371,8 +374,11 @@ async fn a_restored_day_is_scanned_again(fresh: Fresh) {
     event(&town, "2014-04-20T10:00:00Z", "a1").await;
     let folder = tempfile::tempdir().unwrap();
     town.clock.set(at("2014-05-02T10:00:00Z"));
-    let forced =
-        archive::Request { export: Some(folder.path().to_owned()), force: true, ..keep_days(8) };
+    let forced = archive::ArchiveRequest {
+        export: Some(folder.path().to_owned()),
+        force: true,
+        ..keep_days(8)
+    };
     let (archive, mut days) = (town.process().archive(), Vec::new());
     archive.run(&forced, &Silent, &mut days).await.unwrap();
     let DayFate::Dropped { file: Some(file) } = &days[0].fate else {
@@ -381,7 +387,7 @@ async fn a_restored_day_is_scanned_again(fresh: Fresh) {
     town.digests_at(at("2014-05-02T10:15:00Z")).await;
 
     archive.restore(file, &Silent).await.unwrap();
-    let now = Request { now: true, ..Request::default() };
+    let now = DigestRequest { now: true, ..DigestRequest::default() };
     town.process().digests().run(&now, &Silent).await.unwrap();
 
     assert_eq!(emailed_works(&town), ["a1"]);

@@ -5,7 +5,7 @@ use tidings::clock::Clock;
 use tidings::domain::feed_marks::Mark;
 use tidings::domain::user::TypePreference;
 use tidings::domain::{Cadence, DeliveryState, Route};
-use tidings::wire::explanation::{By, Place};
+use tidings::wire::explanation::{By, EmailPlace};
 
 use super::mandatory::happens;
 use super::retracting::{BATCHED, retract};
@@ -172,7 +172,7 @@ async fn turning_off_a_type_keeps_the_mailed_flag(fresh: Fresh) {
         let Some(By::Email { place, .. }) = fate.covered else {
             panic!("{:?}", fate.covered);
         };
-        assert_eq!(place, Place::Shown);
+        assert_eq!(place, EmailPlace::Shown);
     }
 }
 

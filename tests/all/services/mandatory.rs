@@ -10,10 +10,10 @@ use tidings::domain::{
 };
 use tidings::email::Message;
 use tidings::engine::Silent;
-use tidings::engine::archive::Request as Archive;
-use tidings::engine::digest::Request as DigestRequest;
-use tidings::engine::ingest::Request;
-use tidings::wire::explanation::{By, Place, Why};
+use tidings::engine::archive::ArchiveRequest as Archive;
+use tidings::engine::digest::DigestRequest;
+use tidings::engine::ingest::NewEvent;
+use tidings::wire::explanation::{By, EmailPlace, Why};
 use tidings::wire::transfer::DayFate;
 
 use crate::support::town::{Town, busy, monday, mostly_on_sqlite, request, saturday, to};
@@ -55,7 +55,7 @@ batch_key = "news"
 
 pub(super) async fn happens(town: &Town, name: &str, objects: &[&str], audience: Audience) {
     let app = town.process();
-    let request = Request { kind: kind(name), ..request(objects, audience, None) };
+    let request = NewEvent { kind: kind(name), ..request(objects, audience, None) };
     app.notify().accept(vec![request]).await.unwrap();
     app.fanouts().drain(&Silent).await.unwrap();
 }
@@ -379,5 +379,5 @@ async fn explain_marks_mandatory_events_and_says_why_others_are_excluded(fresh: 
         Some(By::Email { place, .. }) => *place,
         other => panic!("{other:?}"),
     };
-    assert_eq!((place(1), place(0)), (Place::Excluded, Place::Shown));
+    assert_eq!((place(1), place(0)), (EmailPlace::Excluded, EmailPlace::Shown));
 }

@@ -4,9 +4,9 @@
 
 use tidings::app::App;
 use tidings::domain::feed_marks::{ItemState, Mark};
-use tidings::domain::feed_page::Cursor;
+use tidings::domain::feed_page::FeedCursor;
 use tidings::domain::{ChangeNotice, Position};
-use tidings::wire::feed::Page;
+use tidings::wire::feed::FeedPage;
 
 use super::skip_seen::mark;
 use crate::support::town::{Town, on_both_stores, to};
@@ -23,7 +23,7 @@ async fn a_mark_applies_to_the_stored_state_not_to_the_cached_feed(fresh: Fresh)
     let (here, elsewhere) = (town.process(), town.process());
     // This turns on the cache of the process, which then receives no change notices.
     here.feed_cache.apply(&ChangeNotice::All);
-    let page = async || -> Page {
+    let page = async || -> FeedPage {
         let request = feed_of(&user("ada"));
         here.feeds().page(&request).await.unwrap().answer
     };
@@ -42,7 +42,7 @@ async fn a_page_is_at_least_as_recent_as_the_cursor_of_its_request(fresh: Fresh)
     town.happens(&["a1"], to(&["ada"])).await;
     let (here, elsewhere) = (town.process(), town.process());
     here.feed_cache.apply(&ChangeNotice::All);
-    let load = async |app: &App, after: Option<Cursor>| {
+    let load = async |app: &App, after: Option<FeedCursor>| {
         let mut request = feed_of(&user("ada"));
         request.accepts_cached = true;
         request.query.after = after;

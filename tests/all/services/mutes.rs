@@ -7,7 +7,7 @@ use tidings::clock::Clock;
 use tidings::domain::mutes_and_quiet_hours::Title;
 use tidings::domain::{Audience, Day, DeliveryState, FollowKey, Object, ObjectKey, Subject, User};
 use tidings::engine::users::input::MuteInput;
-use tidings::wire::explanation::{By, Place, Why};
+use tidings::wire::explanation::{By, EmailPlace, Why};
 
 use super::mandatory::happens;
 use crate::support::town::{Town, busy, followers_of, monday, mostly_on_sqlite, to};
@@ -301,7 +301,7 @@ async fn explain_reports_a_mute_before_and_after_the_email(fresh: Fresh) {
         let mut fates: Vec<_> = fates
             .map(|fate| {
                 let excluded = match fate.covered {
-                    Some(By::Email { place: Place::Excluded, excluded, .. }) => excluded,
+                    Some(By::Email { place: EmailPlace::Excluded, excluded, .. }) => excluded,
                     _ => None,
                 };
                 (fate.kind, fate.object.to_string(), fate.why, excluded)

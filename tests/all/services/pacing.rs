@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use tidings::domain::{Address, DeliveryState, User};
 use tidings::email::Outcome;
 use tidings::engine::Silent;
-use tidings::engine::digest::Request;
+use tidings::engine::digest::DigestRequest;
 use tidings::store::Store;
 
 use super::sending::run;
@@ -33,7 +33,8 @@ fn meanwhile(town: &Town, person: &str, other: BoxFuture<'static, ()>) -> BoxFut
     let watched = FailingStore::before(town.store.clone(), RECORDS_CALL, other);
     let store: Arc<dyn Store> = watched.clone();
     let digests = town.process_on(&store).digests();
-    let request = Request { now: true, users: Some(vec![user(person)]), ..Request::default() };
+    let request =
+        DigestRequest { now: true, users: Some(vec![user(person)]), ..DigestRequest::default() };
     Box::pin(async move {
         digests.run(&request, &Silent).await.unwrap();
         assert!(watched.verbs().contains(RECORDS_CALL));

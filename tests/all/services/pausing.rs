@@ -8,8 +8,8 @@ use tidings::clock::Clock;
 use tidings::domain::{Feedback, ReportKind};
 use tidings::email::Outcome;
 use tidings::engine::Silent;
-use tidings::engine::digest::Request;
-use tidings::wire::run_report::{Ended, Report};
+use tidings::engine::digest::DigestRequest;
+use tidings::wire::run_report::{DigestReport, Ended};
 
 use crate::support::Fresh;
 use crate::support::town::{Town, monday, mostly_on_sqlite, to};
@@ -30,8 +30,8 @@ mostly_on_sqlite! {
     a_resume_cancels_the_retry_delay_of_the_provider
 }
 
-pub(super) async fn run(town: &Town, request: Request) -> Report {
-    let request = Request { patience: Some(TimeDelta::minutes(15)), ..request };
+pub(super) async fn run(town: &Town, request: DigestRequest) -> DigestReport {
+    let request = DigestRequest { patience: Some(TimeDelta::minutes(15)), ..request };
     town.clock.set(town.clock.now().max(monday(0)));
     let report = town.process().digests().run(&request, &Silent).await;
     let report = report.unwrap();
@@ -43,7 +43,7 @@ pub(super) async fn run(town: &Town, request: Request) -> Report {
     report
 }
 
-pub(super) fn reason(report: &Report) -> &str {
+pub(super) fn reason(report: &DigestReport) -> &str {
     match &report.ended {
         Some(Ended::Paused(pause)) => &pause.reason,
         other => panic!("not paused: {other:?}"),
@@ -55,11 +55,11 @@ async fn a_stop_from_the_provider_pauses_all_processes_until_a_resume(fresh: Fre
     town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
     town.answer([Outcome::Accepted("1".into()), Outcome::Stop("the key is revoked".into())]);
 
-    let first = run(&town, Request::default()).await;
-    let meanwhile = run(&town, Request::default()).await;
+    let first = run(&town, DigestRequest::default()).await;
+    let meanwhile = run(&town, DigestRequest::default()).await;
     let calls = town.calls().len();
     let resumed = town.process().deliveries().resume().await.unwrap().unwrap();
-    let last = run(&town, Request::default()).await;
+    let last = run(&town, DigestRequest::default()).await;
 
     assert_eq!(reason(&first), "the key is revoked");
     // The third delivery may or may not exist when the second is refused. It waits in both cases.
@@ -86,7 +86,7 @@ async fn too_large_a_share_of_failures_pauses_sending(fresh: Fresh) {
     town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
     town.answer([accepted(), refused()]);
 
-    let report = run(&town, Request::default()).await;
+    let report = run(&town, DigestRequest::default()).await;
 
     assert_eq!(
         reason(&report),
@@ -100,7 +100,7 @@ async fn too_large_a_share_of_failures_pauses_sending(fresh: Fresh) {
 async fn failures_before_a_resume_no_longer_count_in_any_process(fresh: Fresh) {
     let config = "delivery.chunk = 1\ndelivery.stop_after = 2\ndelivery.stop_share = \"49%\"\n";
     let town = Town::found(&fresh, true, config).await;
-    let now = Request { now: true, ..Request::default() };
+    let now = DigestRequest { now: true, ..DigestRequest::default() };
     let worker = town.process();
     let send_by_worker = async |work: &str, person: &str| {
         town.happens(&[work], to(&[person])).await;
@@ -130,7 +130,7 @@ async fn few_failures_do_not_pause_sending(fresh: Fresh) {
     town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
     town.answer([accepted(), refused(), accepted()]);
 
-    let report = run(&town, Request::default()).await;
+    let report = run(&town, DigestRequest::default()).await;
 
     assert_eq!((report.emails.sent, report.emails.failed), (2, 1));
     assert_eq!(report.ended, None);
@@ -150,9 +150,9 @@ async fn bounces_and_complaints_pause_sending_and_do_not_count_after_a_resume(fr
         }
     };
     town.happens(&["a1"], to(&names)).await;
-    assert_eq!(run(&town, Request::default()).await.emails.sent, 20);
+    assert_eq!(run(&town, DigestRequest::default()).await.emails.sent, 20);
 
-    let now = Request { now: true, ..Request::default() };
+    let now = DigestRequest { now: true, ..DigestRequest::default() };
 
     // Four complaints in twenty emails exceed 0.3 %, but fewer than five never pause sending.
     report(&names[..4], ReportKind::Bounced).await;
@@ -203,7 +203,7 @@ async fn a_paused_worker_sends_nothing_and_reports_the_pause(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
     town.answer([Outcome::Stop("suspended".into())]);
-    run(&town, Request::default()).await;
+    run(&town, DigestRequest::default()).await;
     let (worker, mut scanned) = (town.process().worker(), None);
 
     let held = worker.round(&mut scanned, &Silent).await.unwrap();
@@ -246,7 +246,7 @@ async fn a_resume_cancels_the_retry_delay_of_the_provider(fresh: Fresh) {
         Some(Duration::from_secs(24 * 60 * 60)),
     )]);
     let (one, other) = (town.process(), town.process());
-    let now = Request { now: true, ..Request::default() };
+    let now = DigestRequest { now: true, ..DigestRequest::default() };
     town.clock.set(monday(0));
     one.digests().run(&now, &Silent).await.unwrap();
     town.happens(&["a2"], to(&["ben", "cem"])).await;
@@ -269,7 +269,7 @@ async fn forty_refused_emails_an_hour_pause_sending_in_the_second_hour(fresh: Fr
     for hour in people.chunks(40) {
         let names: Vec<&str> = hour.iter().map(String::as_str).collect();
         town.happens(&["a1"], to(&names)).await;
-        let now = Request { now: true, ..Request::default() };
+        let now = DigestRequest { now: true, ..DigestRequest::default() };
         ended.push(run(&town, now).await);
         town.clock.advance(TimeDelta::hours(1));
     }
@@ -289,7 +289,7 @@ async fn a_retry_delay_for_one_process_applies_to_all(fresh: Fresh) {
     town.answer([Outcome::TryLater("429".into(), Some(Duration::from_secs(600)))]);
     town.digests_at(monday(0)).await;
     town.happens(&["a2"], to(&["ben"])).await;
-    let now = Request { now: true, ..Request::default() };
+    let now = DigestRequest { now: true, ..DigestRequest::default() };
     let send_by_another = async |at| {
         town.clock.set(at);
         town.process().digests().run(&now, &Silent).await.unwrap()
@@ -312,7 +312,7 @@ async fn a_clock_a_day_ahead_does_not_delay_other_processes(fresh: Fresh) {
     town.clock.set(monday(0));
     town.happens(&["a2"], to(&["ben"])).await;
 
-    run(&town, Request { now: true, ..Request::default() }).await;
+    run(&town, DigestRequest { now: true, ..DigestRequest::default() }).await;
 
     assert!(!town.emailed_to("ben").is_empty());
 }
@@ -325,7 +325,7 @@ async fn undeliverable_addresses_do_not_pause_sending(fresh: Fresh) {
     let dead = || Outcome::Undeliverable("no such mailbox".into());
     town.answer((0..100).map(|n| if n % 2 == 0 { dead() } else { accepted() }));
 
-    let report = run(&town, Request::default()).await;
+    let report = run(&town, DigestRequest::default()).await;
 
     assert_eq!((report.emails.sent, report.emails.failed), (50, 50));
     assert_eq!(report.ended, None);

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use tidings::email::Outcome;
 use tidings::engine::Silent;
-use tidings::engine::digest::Request;
+use tidings::engine::digest::DigestRequest;
 
 use super::pausing::{reason, run};
 use crate::support::Fresh;
@@ -33,7 +33,7 @@ async fn gateway(fresh: &Fresh, people: usize, per_call: usize) -> Town {
 async fn a_gateway_in_place_of_the_provider_costs_one_email_a_call(fresh: Fresh) {
     let town = gateway(&fresh, 90, 20).await;
 
-    let report = run(&town, Request::default()).await;
+    let report = run(&town, DigestRequest::default()).await;
 
     assert_eq!(report.emails.unknown, 3);
     assert_eq!(
@@ -56,7 +56,7 @@ async fn a_gateway_error_on_the_first_call_of_a_run_costs_one_email(fresh: Fresh
         town.clock.set(monday(week));
         let before = town.calls().len();
 
-        let report = process.digests().run(&Request::default(), &Silent).await.unwrap();
+        let report = process.digests().run(&DigestRequest::default(), &Silent).await.unwrap();
 
         assert_eq!((report.emails.unknown, report.emails.sent), (1, 89));
         let sizes: Vec<usize> =
@@ -67,10 +67,10 @@ async fn a_gateway_error_on_the_first_call_of_a_run_costs_one_email(fresh: Fresh
 
 async fn after_a_resume_a_silent_provider_costs_at_most_three_emails(fresh: Fresh) {
     let town = gateway(&fresh, 90, 20).await;
-    run(&town, Request::default()).await;
+    run(&town, DigestRequest::default()).await;
 
     town.process().deliveries().resume().await.unwrap();
-    let report = run(&town, Request::default()).await;
+    let report = run(&town, DigestRequest::default()).await;
 
     assert!(report.emails.unknown <= 3, "{report:?}");
     reason(&report);
@@ -88,7 +88,7 @@ async fn an_unsendable_email_does_not_reset_the_count_of_lost_answers(fresh: Fre
     let calls = [unsendable(), cut_off(), unsendable(), cut_off(), cut_off()];
     town.answer(calls);
 
-    let report = run(&town, Request::default()).await;
+    let report = run(&town, DigestRequest::default()).await;
 
     assert!(reason(&report).contains("the last 3 calls"), "{report:?}");
     assert_eq!((report.emails.unknown, report.emails.failed), (3, 2));

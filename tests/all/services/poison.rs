@@ -6,7 +6,7 @@ use tidings::domain::schedule::DueChoices;
 use tidings::domain::{BadStack, Day, Defect, DeliveryState, FollowKey, Point, User, UserId};
 use tidings::engine::Silent;
 use tidings::store::PeopleFilter;
-use tidings::wire::run_report::Report;
+use tidings::wire::run_report::DigestReport;
 
 use crate::support::poison::{NOT_UTF8, database, file, fill_up, put, put_into, stored_document};
 use crate::support::town::{Town, monday, on_both_stores, only_on_mongo, request, saturday, to};
@@ -53,7 +53,7 @@ async fn a_stack_without_room_for_a_marker_blocks_no_other_digest(fresh: Fresh) 
     town.happens(&["a3"], to(&["ada", "ben"])).await;
     let second = town.digests_at(monday(1)).await;
 
-    let first_bad = |report: &Report| report.emails.bad_stacks.first.clone();
+    let first_bad = |report: &DigestReport| report.emails.bad_stacks.first.clone();
     assert_eq!(first_bad(&first), [bad("ada", Defect::NoRoom)]);
     assert_eq!((first.emails.sent, second.emails.sent), (2, 2));
     assert_eq!(town.emailed_to("ben"), ["a1", "a2", "a3"]);

@@ -9,8 +9,8 @@ use tidings::domain::feed_marks::{ItemState, Mark};
 use tidings::domain::{BatchState, DeliveryState, ObjectId};
 use tidings::engine::Silent;
 use tidings::store::BatchFilter;
-use tidings::wire::explanation::{By, Fate, Place, Why};
-use tidings::wire::feed::Page;
+use tidings::wire::explanation::{By, EmailPlace, Fate, Why};
+use tidings::wire::feed::FeedPage;
 
 use crate::support::town::{Town, busy, followers_of, monday, mostly_on_sqlite, request, to};
 use crate::support::{FailingStore, Fault, Fresh, Then, kind, marks, user};
@@ -41,7 +41,7 @@ pub(super) async fn retract(app: &App, objects: &[&str]) -> RemovedEvents {
     app.objects().retract(&kind, &objects).await.unwrap().out
 }
 
-pub(super) fn shown(page: &Page) -> Vec<&str> {
+pub(super) fn shown(page: &FeedPage) -> Vec<&str> {
     page.items.iter().map(|item| item.object.as_str()).collect()
 }
 
@@ -254,7 +254,8 @@ async fn explain_reports_events_retracted_after_their_email_as_shown(fresh: Fres
     };
     let mut places: Vec<_> = explanation.unwrap().events.into_iter().map(place).collect();
     places.sort_by(|one, other| one.0.cmp(&other.0));
-    let expected = [("a1", Place::Excluded), ("a2", Place::Shown), ("a3", Place::Shown)];
+    let expected =
+        [("a1", EmailPlace::Excluded), ("a2", EmailPlace::Shown), ("a3", EmailPlace::Shown)];
     assert_eq!(places, expected.map(|(object, place)| (object.to_owned(), place)));
 }
 

@@ -4,7 +4,7 @@ use tidings::domain::details::Actor;
 use tidings::domain::{Details, EventType};
 use tidings::engine::Silent;
 use tidings::engine::feed;
-use tidings::engine::ingest::Request;
+use tidings::engine::ingest::NewEvent;
 
 use crate::support::town::{Town, monday, mostly_on_sqlite, request, to};
 use crate::support::{FailingStore, Fresh, user};
@@ -16,7 +16,7 @@ mostly_on_sqlite! {
 
 async fn actor_and_text_are_in_digests_and_immediate_emails(fresh: Fresh) {
     let town = Town::found(&fresh, true, "types.Comment.route = \"immediate\"\n").await;
-    let event = |object: &str, kind: &str, text: &str| Request {
+    let event = |object: &str, kind: &str, text: &str| NewEvent {
         kind: EventType::stored(kind),
         details: Details {
             actor: Some(Actor { name: Some("Ben".into()), ..Actor::bare(user("ben")) }),
@@ -56,7 +56,7 @@ async fn an_actor_with_only_an_id_gets_the_name_from_the_user_record(fresh: Fres
     for (id, name) in actors {
         town.change(id, |user| user.name = Some(name.into())).await;
     }
-    let comment = |(id, object): (&str, &str)| Request {
+    let comment = |(id, object): (&str, &str)| NewEvent {
         kind: EventType::stored("Comment"),
         details: Details { actor: Some(Actor::bare(user(id))), ..Details::default() },
         ..request(&[object], to(&["ada"]), None)
@@ -69,7 +69,7 @@ async fn an_actor_with_only_an_id_gets_the_name_from_the_user_record(fresh: Fres
     let page = async |limit| {
         let counting = FailingStore::counting(fresh.handle());
         let app = town.process_on(&(counting.clone() as std::sync::Arc<dyn tidings::store::Store>));
-        let request = feed::Request {
+        let request = feed::FeedRequest {
             user: user("ada"),
             query: tidings::domain::feed_page::Query::default(),
             limit,

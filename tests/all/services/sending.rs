@@ -14,9 +14,9 @@ use tidings::clock::Clock;
 use tidings::domain::{Cadence, DeliveryState};
 use tidings::email::{Certainty, Outcome};
 use tidings::engine::Silent;
-use tidings::engine::digest::Request;
+use tidings::engine::digest::DigestRequest;
 use tidings::store::Store;
-use tidings::wire::run_report::{Ended, Report};
+use tidings::wire::run_report::{DigestReport, Ended};
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
@@ -47,8 +47,9 @@ mostly_on_sqlite! {
 }
 
 /// Runs digests as `tidings digest` does, at [`monday`] or later.
-pub(super) async fn run(town: &Town, app: &App) -> Report {
-    let request = Request { patience: Some(TimeDelta::minutes(15)), ..Request::default() };
+pub(super) async fn run(town: &Town, app: &App) -> DigestReport {
+    let request =
+        DigestRequest { patience: Some(TimeDelta::minutes(15)), ..DigestRequest::default() };
     town.clock.set(town.clock.now().max(monday(0)));
     let report = app.digests().run(&request, &Silent).await.unwrap();
     let emails = &report.emails;

@@ -14,7 +14,7 @@ use tidings::domain::{
     Address, Audience, Batch, BatchPolicy, BatchState, ChosenKey, DeliveryId, Id, ObjectId, User,
 };
 use tidings::engine::Silent;
-use tidings::engine::ingest::Request;
+use tidings::engine::ingest::NewEvent;
 use tidings::operate::simulate::{RecordedEvent, simulate};
 use tidings::store::BatchFilter;
 
@@ -128,7 +128,7 @@ async fn run(town: &Town, events: &[RecordedEvent]) {
     let app = town.process();
     for event in events {
         work_until(town, &app, event.at).await;
-        let request = |name: &&str| Request {
+        let request = |name: &&str| NewEvent {
             kind: kind(name),
             objects: vec![event.object.clone()],
             audience: Audience::users(event.users.iter().cloned()).unwrap(),

@@ -6,7 +6,7 @@ use tidings::app::App;
 use tidings::clock::Clock;
 use tidings::domain::feed_marks::Mark;
 use tidings::domain::{Day, DeliveryState, Position};
-use tidings::wire::explanation::{By, Fate, Place, Why};
+use tidings::wire::explanation::{By, EmailPlace, Fate, Why};
 
 use super::retracting::shown;
 use crate::support::town::{Town, busy, monday, mostly_on_sqlite, to};
@@ -176,7 +176,7 @@ async fn seen_events_stay_excluded_after_their_day_leaves_the_window(fresh: Fres
 
 /// Returns the place of each object in the digest, as explained, and the number of items in the
 /// preview of that email.
-async fn explain_email(town: &Town, person: &str) -> (Vec<(String, Place)>, usize) {
+async fn explain_email(town: &Town, person: &str) -> (Vec<(String, EmailPlace)>, usize) {
     let app = town.process();
     let explanation = app.explain().user(&user(person), None).await.unwrap();
     let place = |fate: Fate| match fate.covered {
@@ -198,7 +198,7 @@ async fn an_event_seen_after_its_email_is_reported_as_shown(fresh: Fresh) {
     see_all(&town, "ada").await;
 
     let (places, items) = explain_email(&town, "ada").await;
-    let shown = |object: &str| (object.to_owned(), Place::Shown);
+    let shown = |object: &str| (object.to_owned(), EmailPlace::Shown);
     assert_eq!(places, [shown("a1"), shown("a2")]);
     assert_eq!(items, 2);
 }
@@ -212,7 +212,7 @@ async fn an_event_seen_before_its_email_is_reported_as_excluded(fresh: Fresh) {
 
     let (places, items) = explain_email(&town, "ada").await;
 
-    let expected = [("a1", Place::Excluded), ("a2", Place::Shown)];
+    let expected = [("a1", EmailPlace::Excluded), ("a2", EmailPlace::Shown)];
     assert_eq!(places, expected.map(|(object, place)| (object.to_owned(), place)));
     assert_eq!(items, 1);
 }

@@ -10,9 +10,9 @@ use tidings::domain::{
 };
 use tidings::email::Outcome;
 use tidings::engine::Silent;
-use tidings::engine::archive::Request;
+use tidings::engine::archive::ArchiveRequest;
 use tidings::wire::explanation::Why;
-use tidings::wire::run_report::Report;
+use tidings::wire::run_report::DigestReport;
 use tidings::wire::transfer::DayFate;
 
 use crate::support::town::{Town, busy, followers_of, monday, mostly_on_sqlite, to};
@@ -109,7 +109,7 @@ fn day(day: i64, hour: i64) -> DateTime<Utc> {
 
 /// Each day runs digests at 09:00, and accepts three events for every reader at 12:00. Each event
 /// has its own work.
-async fn twelve_days(town: &Town, readers: &[&str]) -> Vec<Report> {
+async fn twelve_days(town: &Town, readers: &[&str]) -> Vec<DigestReport> {
     let mut reports = Vec::new();
     for date in 1..=12 {
         reports.push(town.digests_at(day(date, 9)).await);
@@ -243,7 +243,7 @@ async fn a_day_with_events_of_a_blocked_user_is_archived_after_they_expire(fresh
     town.happens(&["a1"], to(&["ada"])).await;
     suppress(&fresh, Reason::HardBounce).await;
     let fate = async |dry_run| {
-        let request = Request { dry_run, ..keep_days(9) };
+        let request = ArchiveRequest { dry_run, ..keep_days(9) };
         let archive = town.process().archive();
         let mut days = Vec::new();
         archive.run(&request, &Silent, &mut days).await.unwrap();

@@ -11,9 +11,9 @@ use tidings::domain::user::DigestPreference;
 use tidings::domain::{Address, Cadence, User};
 use tidings::email::{Certainty, Outcome};
 use tidings::engine::Silent;
-use tidings::engine::digest::Request;
+use tidings::engine::digest::DigestRequest;
 use tidings::store::Store;
-use tidings::wire::run_report::Report;
+use tidings::wire::run_report::DigestReport;
 
 use crate::support::town::{Town, followers_of, mostly_on_sqlite, refused, request, to};
 use crate::support::{FailingStore, Fault, Fresh, Then, user};
@@ -41,7 +41,7 @@ fn at(text: &str) -> DateTime<Utc> {
 }
 
 /// Runs a tick of a new worker at this time in April 2014.
-async fn tick(town: &Town, text: &str) -> Report {
+async fn tick(town: &Town, text: &str) -> DigestReport {
     town.clock.set(at(text));
     town.process().digests().tick(&Silent).await.unwrap()
 }
@@ -55,7 +55,7 @@ async fn ada_at(town: &Town, hour: u8) {
     .await;
 }
 
-fn sent(report: &Report) -> (u64, u64) {
+fn sent(report: &DigestReport) -> (u64, u64) {
     (report.users.scanned, report.emails.sent)
 }
 
@@ -262,7 +262,7 @@ async fn a_full_scan_finds_no_user_that_ticks_have_missed(fresh: Fresh) {
     town.store.put_users(&people).await.unwrap();
     let ids: Vec<String> = people.iter().map(|person| person.id.to_string()).collect();
     let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
-    let rehearsal = Request { dry_run: true, ..Request::default() };
+    let rehearsal = DigestRequest { dry_run: true, ..DigestRequest::default() };
     let start = "2014-03-28T23:00:00Z".parse::<DateTime<Utc>>().unwrap();
     let (mut ticks, mut emails) = (0, 0);
 

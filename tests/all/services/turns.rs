@@ -7,7 +7,7 @@ use std::time::Duration;
 use chrono::TimeDelta;
 use futures::FutureExt;
 use tidings::engine::Silent;
-use tidings::engine::digest::Request;
+use tidings::engine::digest::DigestRequest;
 use tidings::store::Store;
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -85,7 +85,7 @@ async fn no_chunk_begins_after_one_has_failed(fresh: Fresh) {
         std::future::ready(()).boxed()
     });
     let counting: Arc<dyn Store> = FailingStore::waiting(town.store.clone(), gate);
-    let request = Request::default();
+    let request = DigestRequest::default();
     let digests = town.process_on(&counting).digests();
     digests.run(&request, &Silent).await.unwrap();
     let third = store_calls.load(Ordering::SeqCst);

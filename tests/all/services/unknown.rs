@@ -4,8 +4,8 @@
 use chrono::TimeDelta;
 use tidings::domain::{DeliveryState, Object};
 use tidings::engine::Silent;
-use tidings::engine::digest::Request;
-use tidings::wire::explanation::{By, Place};
+use tidings::engine::digest::DigestRequest;
+use tidings::wire::explanation::{By, EmailPlace};
 
 use crate::support::town::{Town, monday, mostly_on_sqlite, request, to};
 use crate::support::{Fresh, feed_of};
@@ -53,7 +53,7 @@ async fn explain_does_not_guess_if_objects_change_after_the_digest(fresh: Fresh)
             Some(By::Email { place, .. }) => place,
             other => panic!("{other:?}"),
         };
-        let mut places: Vec<(String, Place)> =
+        let mut places: Vec<(String, EmailPlace)> =
             events.map(|event| (event.object.to_string(), place(event.covered))).collect();
         places.sort_by(|one, other| one.0.cmp(&other.0));
         places.into_iter().map(|(_, place)| place).collect::<Vec<_>>()
@@ -65,7 +65,7 @@ async fn explain_does_not_guess_if_objects_change_after_the_digest(fresh: Fresh)
     town.put_works(&["late", "a1"], |_| false).await;
     let withdrawn_later = places().await;
 
-    use Place::{Excluded, Shown, Unknown};
+    use EmailPlace::{Excluded, Shown, Unknown};
     assert_eq!(at_first, [Shown, Excluded, Excluded]);
     assert_eq!(put_later, [Unknown; 3]);
     assert_eq!(withdrawn_later, [Unknown; 3]);
@@ -143,7 +143,7 @@ async fn runs_and_dry_runs_report_unknown_objects(fresh: Fresh) {
     town.clock.set(monday(0));
 
     let dry_run = town.process().dry_run();
-    let (planned, _) = dry_run.run(&Request::default(), &Silent).await.unwrap();
+    let (planned, _) = dry_run.run(&DigestRequest::default(), &Silent).await.unwrap();
     let ran = town.digests_at(monday(0)).await;
 
     for unknown in [&planned.unknown_names, &ran.unknown_names] {

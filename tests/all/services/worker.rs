@@ -8,7 +8,7 @@ use futures::FutureExt;
 use tidings::clock::ManualClock;
 use tidings::email::Certainty;
 use tidings::engine::Silent;
-use tidings::engine::ingest::Request;
+use tidings::engine::ingest::NewEvent;
 use tidings::store::Store;
 use tokio::sync::watch;
 
@@ -27,7 +27,7 @@ mostly_on_sqlite! {
     a_worker_whose_clock_is_behind_sends_no_email_twice
 }
 
-async fn accept(town: &Town, event: Request) {
+async fn accept(town: &Town, event: NewEvent) {
     town.process().notify().accept(vec![event]).await.unwrap();
 }
 

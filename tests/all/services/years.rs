@@ -17,9 +17,9 @@ use tidings::domain::{
     Reason, User,
 };
 use tidings::email::Outcome;
-use tidings::engine::digest::Request as Run;
+use tidings::engine::digest::DigestRequest as Run;
 use tidings::engine::feedback::suppressions::SuppressionInput;
-use tidings::engine::ingest::Request;
+use tidings::engine::ingest::NewEvent;
 use tidings::engine::users::input::{DigestChange, PreferencesChange, UserInput};
 use tidings::engine::{Error, Silent};
 use tidings::store::{BatchFilter, Store};
@@ -246,7 +246,7 @@ impl Year {
             false => "ArtworkPublished",
         };
         let (owner, exists) = if reader == "fay" { self.fay } else { (0, true) };
-        let happened = Request { kind: kind(name), ..request(&[&work], to(&[reader]), None) };
+        let happened = NewEvent { kind: kind(name), ..request(&[&work], to(&[reader]), None) };
         let accepted = self.app.notify().accept(vec![happened]).await.unwrap();
         self.app.fanouts().drain(&Silent).await.unwrap();
         self.events.push(Event {

@@ -1,7 +1,7 @@
 //! Contract tests of `Journal::accept`: an event is stored once for each key.
 
 use tidings::domain::{Audience, Fanout, FanoutState, ObjectId, Point};
-use tidings::store::Accepted;
+use tidings::store::Acceptance;
 
 use super::journal::{accept, claim, progress, soon};
 use crate::support::*;
@@ -20,7 +20,7 @@ pub async fn an_accepted_fan_out_is_read_back_with_every_field(store: Fresh) {
     let all = [named, followed, around];
     let answers = store.accept(&all).await.unwrap();
 
-    assert_eq!(answers, [Accepted::New, Accepted::New, Accepted::New]);
+    assert_eq!(answers, [Acceptance::New, Acceptance::New, Acceptance::New]);
     for fanout in all {
         assert_eq!(store.second().fanout(fanout.id).await.unwrap(), Some(fanout));
     }
@@ -40,7 +40,7 @@ pub async fn batch_keys_are_read_back_unchanged(store: Fresh) {
 
     let again = store.accept(&all).await.unwrap();
     for (fanout, again) in all.iter().zip(again) {
-        assert_eq!(again, Accepted::Known(Box::new(fanout.clone())));
+        assert_eq!(again, Acceptance::Known(Box::new(fanout.clone())));
     }
     let claimed = claim(&store, "one", noon(), soon(), 100).await.into_iter();
     let claimed: Vec<_> = claimed.map(|fanout| fanout.batch_key).collect();
@@ -55,8 +55,8 @@ pub async fn a_repeated_key_returns_the_stored_fan_out(store: Fresh) {
 
     let answers = store.accept(&[fanout(3), again.clone(), first.clone()]).await.unwrap();
 
-    let known = Accepted::Known(Box::new(first.clone()));
-    assert_eq!(answers, [Accepted::New, known.clone(), known]);
+    let known = Acceptance::Known(Box::new(first.clone()));
+    assert_eq!(answers, [Acceptance::New, known.clone(), known]);
     assert_eq!(store.fanout(again.id).await.unwrap(), None);
     assert_eq!(store.backlog().await, Backlog { pending: 2, done: 0 });
 }
@@ -67,7 +67,7 @@ pub async fn the_first_of_two_equal_keys_in_one_call_is_new(store: Fresh) {
 
     let answers = store.accept(&[first.clone(), other, second]).await.unwrap();
 
-    assert_eq!(answers, [Accepted::New, Accepted::New, Accepted::Known(Box::new(first))]);
+    assert_eq!(answers, [Acceptance::New, Acceptance::New, Acceptance::Known(Box::new(first))]);
     assert_eq!(store.backlog().await.pending, 2);
 }
 
@@ -78,10 +78,10 @@ pub async fn one_of_many_concurrent_events_with_one_key_is_new(store: Fresh) {
     };
     let answers = store.at_once(16, accept_one).await;
 
-    let winners: Vec<_> = answers.iter().filter(|(_, answer)| *answer == Accepted::New).collect();
+    let winners: Vec<_> = answers.iter().filter(|(_, answer)| *answer == Acceptance::New).collect();
     assert_eq!(winners.len(), 1);
     for (_, answer) in &answers {
-        if let Accepted::Known(fanout) = answer {
+        if let Acceptance::Known(fanout) = answer {
             assert_eq!(fanout.id, winners[0].0);
         }
     }
@@ -95,7 +95,7 @@ pub async fn a_repeated_key_returns_the_progress_of_its_fan_out(store: Fresh) {
 
     let answer = store.accept(&[fanout(1)]).await.unwrap().remove(0);
 
-    let Accepted::Known(known) = answer else { panic!("{answer:?}") };
+    let Acceptance::Known(known) = answer else { panic!("{answer:?}") };
     assert_eq!((known.state, known.progress), (FanoutState::Done, progress("m", 3, true)));
 }
 
@@ -104,10 +104,10 @@ pub async fn many_events_are_accepted_in_one_call(store: Fresh) {
 
     for expected in [1_000, 0] {
         let answers = store.accept(&fanouts).await.unwrap();
-        let new = answers.iter().filter(|answer| **answer == Accepted::New).count();
+        let new = answers.iter().filter(|answer| **answer == Acceptance::New).count();
         assert_eq!(new, expected);
         for (answer, requested) in answers.iter().zip(&fanouts) {
-            if let Accepted::Known(known) = answer {
+            if let Acceptance::Known(known) = answer {
                 assert_eq!(**known, *requested);
             }
         }

@@ -3,7 +3,7 @@
 
 use std::num::NonZeroU64;
 
-use tidings::domain::batch::{Accumulator, AccumulatorId, Addition, End, Item, Keep, Memory};
+use tidings::domain::batch::{Accumulator, AccumulatorId, Addition, BatchItem, End, Keep, Memory};
 use tidings::domain::{BatchPolicy, ObjectId};
 
 use super::batches::{WINDOW, accumulator_id, item, read};
@@ -104,14 +104,16 @@ pub async fn adding_to_many_open_batches_equals_joining_each(store: Fresh) {
     let at = noon() + minutes(1);
     // Users 0 to 99 share an addition. The last user gets three items, and each other user one or
     // two.
-    let new_items = |n: usize| -> Vec<Item> {
+    let new_items = |n: usize| -> Vec<BatchItem> {
         let first = 10_000 + 10 * n as u32;
         match n {
             0..100 => vec![item("$a", 9_000)],
             229 => (0..3).map(|more| item("a.b", first + more)).collect(),
             _ => {
-                let item =
-                    |more| Item { o: ObjectId::stored(format!("$o{n}")), ..item("", first + more) };
+                let item = |more| BatchItem {
+                    o: ObjectId::stored(format!("$o{n}")),
+                    ..item("", first + more)
+                };
                 (0..1 + n as u32 % 3 / 2).map(item).collect()
             }
         }

@@ -2,7 +2,7 @@
 //! once, and found newest first.
 
 use chrono::TimeDelta;
-use tidings::domain::batch::{Accumulator, AccumulatorId, End, Item, Keep};
+use tidings::domain::batch::{Accumulator, AccumulatorId, BatchItem, End, Keep};
 use tidings::domain::{Batch, BatchKey, BatchPolicy, BatchState, ChosenKey, Id};
 use tidings::store::{BatchFilter, Forgettable};
 
@@ -22,9 +22,9 @@ pub(super) fn accumulator_id(person: &str, key: &str) -> AccumulatorId {
     AccumulatorId { user: user(person), key: BatchKey::Chosen(ChosenKey::new(key).unwrap()) }
 }
 
-pub(crate) fn item(object: &str, fanout: u32) -> Item {
+pub(crate) fn item(object: &str, fanout: u32) -> BatchItem {
     let event = event(object, fanout);
-    Item { i: id(fanout), t: event.t, o: event.o }
+    BatchItem { i: id(fanout), t: event.t, o: event.o }
 }
 
 /// An accumulator with a batch that this fan-out opened `minute` minutes after noon.

@@ -3,7 +3,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use tidings::clock::{Clock, SystemClock};
 use tidings::domain::delivery::Settlement;
-use tidings::domain::{Delivery, DeliveryState, Progress};
+use tidings::domain::{Delivery, DeliveryState, FanOutProgress};
 use tidings::store::{Engine, Outstanding, Pile, Topology};
 
 use super::batches::opened;
@@ -51,7 +51,7 @@ pub async fn outstanding_work_is_counted_with_its_oldest_time(store: Fresh) {
     let fanouts = [fanout(1), fanout(2), fanout(3)];
     store.accept(&fanouts).await.unwrap();
     let claimed = store.claim_fanouts(&lease("w", now), noon(), 1.into()).await.unwrap();
-    let done = Progress { done: true, ..Progress::default() };
+    let done = FanOutProgress { done: true, ..FanOutProgress::default() };
     let first = claimed.fanouts[0].id;
     store.save_fanouts(&lease("w", now), &[(first, done)]).await.unwrap();
     let accumulators = [opened("ada", "k", 1, 5), opened("ben", "k", 3, 7)];

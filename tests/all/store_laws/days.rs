@@ -1,7 +1,7 @@
 //! Contract tests of `Days`: days are listed, exported, dropped and restored without losing a
 //! write.
 
-use tidings::domain::{Entry, Marker};
+use tidings::domain::{DigestMarker, Entry};
 use tidings::store::{Counted, DaySum, Error, Meeting, Summing};
 
 use crate::support::*;
@@ -227,7 +227,7 @@ pub async fn an_exported_stack_is_appended_once_and_pending_events_stay_pending(
 
     assert!(matches!(refused, Err(Error::Pending { .. })), "{refused:?}");
     assert_eq!(pending, entries(events(2, 1)));
-    let marker = |by, n| Entry::Marker(Marker { id: Some(id(by)), n: Some(n) });
+    let marker = |by, n| Entry::Marker(DigestMarker { id: Some(id(by)), n: Some(n) });
     let (first, second_part) = (entries(events(2, 1)), entries(events(2, 2)));
     let all = [first, vec![marker(91, 2)], second_part, vec![marker(90, 4)]].concat();
     assert_eq!(store.entries_of(&ada, today()).await, all);

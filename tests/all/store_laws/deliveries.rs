@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use tidings::domain::delivery::Settlement;
-use tidings::domain::{Delivery, DeliveryId, DeliveryState, Form, Occasion, StackId};
+use tidings::domain::{Delivery, DeliveryId, DeliveryState, IdForm, Occasion, StackId};
 use tidings::store::Release;
 
 use crate::support::*;
@@ -71,7 +71,7 @@ pub async fn an_opened_delivery_is_read_back_with_every_field(store: Fresh) {
     let mut odd = Delivery {
         occasion: Occasion::Batch(id(77), noon() + TimeDelta::milliseconds(5)),
         watermarks: vec![
-            (StackId { day: today(), form: Form::ObjectId }, 0),
+            (StackId { day: today(), form: IdForm::ObjectId }, 0),
             (StackId::of(today()), u32::MAX),
         ],
         lease: None,

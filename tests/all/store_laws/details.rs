@@ -6,7 +6,7 @@ use futures::StreamExt;
 use serde_json::json;
 use tidings::domain::details::Actor;
 use tidings::domain::{ChangeNotice, Details, Fanout};
-use tidings::store::Accepted;
+use tidings::store::Acceptance;
 
 use crate::support::*;
 
@@ -40,7 +40,7 @@ pub async fn the_details_of_an_event_are_read_back_unchanged(store: Fresh) {
     let second = fanout(2).details;
     assert_eq!(details, [None, None, Some(full.clone()), second, Some(full)]);
     for (fanout, again) in all.into_iter().zip(again) {
-        assert_eq!(again, Accepted::Known(Box::new(fanout)));
+        assert_eq!(again, Acceptance::Known(Box::new(fanout)));
     }
     assert_eq!(nothing, []);
 }

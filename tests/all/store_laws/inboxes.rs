@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use tidings::domain::feed_marks::{Entries, StackMarks};
-use tidings::domain::{Id, Inbox, User, Window};
+use tidings::domain::feed_marks::{EntrySet, StackMarks};
+use tidings::domain::{DaySet, Id, Inbox, User};
 use tidings::store::{Error, FeedParts, Forgettable, Meeting};
 
 use crate::support::*;
@@ -12,9 +12,9 @@ use crate::support::*;
 /// An inbox that marks these bits on its first stack.
 pub(super) fn marked(name: &str, bits: u8) -> Inbox {
     let marks = |seen: u8, read: u8, archived: u8| StackMarks {
-        seen: Entries::stored(vec![0, seen]),
-        read: Entries::stored(vec![read]),
-        archived: Entries::stored(vec![archived]),
+        seen: EntrySet::stored(vec![0, seen]),
+        read: EntrySet::stored(vec![read]),
+        archived: EntrySet::stored(vec![archived]),
     };
     let named = |text: &str| text.parse().unwrap();
     Inbox {
@@ -93,7 +93,7 @@ pub async fn a_feed_equals_the_separate_reads_of_its_parts(store: Fresh) {
     }
     assert_eq!(stacks, [3, 2, 2, 1]);
 
-    let long_ago = Window::ending(today().back(365), 7);
+    let long_ago = DaySet::ending(today().back(365), 7);
     let feed = store.feeds(long_ago, &[user("ada")]).await.unwrap();
     let feed = &feed[0];
     assert_eq!(feed.person.stacks, []);
@@ -130,7 +130,7 @@ pub async fn concurrent_marks_in_an_inbox_are_all_stored(store: Fresh) {
                 let mut bytes = stack.seen.bytes().to_vec();
                 bytes.resize(2, 0);
                 bytes[n as usize / 8] |= 1 << (n % 8);
-                stack.seen = Entries::stored(bytes);
+                stack.seen = EntrySet::stored(bytes);
                 let revision: Id = id(100 * (n + 1) + round);
                 if store.put_inbox(&inbox, revision).await.unwrap() {
                     return;

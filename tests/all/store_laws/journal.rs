@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use chrono::{DateTime, Utc};
-use tidings::domain::{Audience, Counts, Fanout, FanoutState, Point, Progress};
+use tidings::domain::{Audience, FanOutCounts, FanOutProgress, Fanout, FanoutState, Point};
 use tidings::store::{AtMost, Release};
 
 use crate::support::*;
@@ -34,16 +34,16 @@ fn ids(fanouts: &[Fanout]) -> Vec<tidings::domain::Id> {
     fanouts.iter().map(|fanout| fanout.id).collect()
 }
 
-pub(super) fn progress(cursor: &str, people: u64, done: bool) -> Progress {
-    Progress {
+pub(super) fn progress(cursor: &str, people: u64, done: bool) -> FanOutProgress {
+    FanOutProgress {
         cursor: Some(user(cursor)),
-        counts: Counts { people, pushed: 2 * people, capped: 1 },
+        counts: FanOutCounts { people, pushed: 2 * people, capped: 1 },
         done,
     }
 }
 
 /// Saves the progress of the nth fan-out, as the owner `one`. Returns whether it was saved.
-async fn save(store: &Fresh, until: DateTime<Utc>, n: u32, progress: Progress) -> Vec<bool> {
+async fn save(store: &Fresh, until: DateTime<Utc>, n: u32, progress: FanOutProgress) -> Vec<bool> {
     let saved = store.save_fanouts(&lease("one", until), &[(id(n), progress)]).await;
     saved.unwrap()
 }
@@ -118,7 +118,7 @@ pub async fn progress_without_a_cursor_keeps_the_saved_cursor(store: Fresh) {
     let page = [(id(1), progress("m", 3, false))];
     store.save_fanouts(&lease("one", soon()), &page).await.unwrap();
 
-    let last = Progress { cursor: None, ..progress("m", 5, true) };
+    let last = FanOutProgress { cursor: None, ..progress("m", 5, true) };
     save(&store, soon(), 1, last).await;
 
     let saved = store.fanout(id(1)).await.unwrap().unwrap();
@@ -199,7 +199,7 @@ pub async fn a_save_is_rejected_after_the_lease_is_lost(store: Fresh) {
     let saved = store.save_fanouts(&lease("one", noon() + minutes(9)), &work).await.unwrap();
 
     assert_eq!(saved, [false, false, false], "lost, never held, unknown");
-    assert_eq!(store.fanout(id(1)).await.unwrap().unwrap().progress, Progress::default());
+    assert_eq!(store.fanout(id(1)).await.unwrap().unwrap().progress, FanOutProgress::default());
     assert_eq!(store.backlog().await, Backlog { pending: 2, done: 0 });
 }
 

@@ -1,7 +1,7 @@
 //! Contract tests of `Stacks::push` with lists of many entries. A store may add these in another
 //! way than short lists.
 
-use tidings::domain::{Entry, Mailed};
+use tidings::domain::{BatchMarker, Entry};
 use tidings::store::{NewMarker, Pushed};
 
 use crate::support::*;
@@ -77,7 +77,7 @@ pub async fn a_long_list_is_stored_up_to_the_cap(store: Fresh) {
 pub async fn a_mailed_marker_does_not_prevent_a_push_of_its_events(store: Fresh) {
     let ada = user("ada");
     store.push_list(&ada, events(1, 1)).await;
-    let mailed = Mailed { id: id(90), fanouts: vec![id(2)] };
+    let mailed = BatchMarker { id: id(90), fanouts: vec![id(2)] };
     let mark = NewMarker::Mailed(ada.clone(), today(), mailed);
     store.write_markers(&[mark]).await.unwrap();
 

@@ -1,7 +1,7 @@
 //! Contract tests of `Stacks::write_markers`: a marker is appended once, past the cap, to stacks
 //! that exist.
 
-use tidings::domain::{Entry, Mailed, Marker, StackId};
+use tidings::domain::{BatchMarker, DigestMarker, Entry, StackId};
 use tidings::store::{Counted, NewMarker};
 
 use crate::support::*;
@@ -9,7 +9,7 @@ use crate::support::*;
 const LARGE_CAP: usize = 1_000;
 
 fn marker(id: tidings::domain::Id, n: u32) -> Entry {
-    Entry::Marker(Marker { id: Some(id), n: Some(n) })
+    Entry::Marker(DigestMarker { id: Some(id), n: Some(n) })
 }
 
 pub async fn a_marker_is_appended_to_each_named_stack(store: Fresh) {
@@ -121,7 +121,7 @@ pub async fn a_marker_for_a_dropped_day_is_ignored(store: Fresh) {
 pub async fn an_event_pushed_between_read_and_marker_stays_pending(store: Fresh) {
     let ada = user("ada");
     store.push_list(&ada, events(2, 1)).await;
-    let covered = store.everybody(None, 10).await[0].covers();
+    let covered = store.everybody(None, 10).await[0].watermarks();
 
     store.push_list(&ada, vec![event("late", 2)]).await;
     store.write_markers(&[NewMarker::Flushed(ada, id(90), covered)]).await.unwrap();
@@ -177,8 +177,8 @@ pub async fn an_empty_list_of_markers_succeeds(store: Fresh) {
     assert!(store.days().await.unwrap().is_empty());
 }
 
-fn of(marker: u32, fanouts: &[u32]) -> Mailed {
-    Mailed { id: id(marker), fanouts: fanouts.iter().map(|n| id(*n)).collect() }
+fn of(marker: u32, fanouts: &[u32]) -> BatchMarker {
+    BatchMarker { id: id(marker), fanouts: fanouts.iter().map(|n| id(*n)).collect() }
 }
 
 fn mailed(person: &str, marker: u32, fanouts: &[u32]) -> NewMarker {

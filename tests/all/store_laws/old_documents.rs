@@ -3,7 +3,7 @@
 //!
 //! The tests restore them like an archive, so that both stores hold the same bytes.
 
-use tidings::domain::{Entry, Event, Form, Id, Marker, ObjectId, StackId, Watermarks};
+use tidings::domain::{DigestMarker, Entry, Event, Id, IdForm, ObjectId, StackId, Watermarks};
 use tidings::store::NewMarker;
 
 use crate::support::*;
@@ -17,7 +17,7 @@ fn hex() -> Id {
 }
 
 fn old_form(day: tidings::domain::Day) -> StackId {
-    StackId { day, form: Form::ObjectId }
+    StackId { day, form: IdForm::ObjectId }
 }
 
 /// An event `{t, o}` from before events had the id of their fan-out.
@@ -54,7 +54,10 @@ pub async fn a_bare_marker_covers_all_events_before_it(store: Fresh) {
 
     let person = store.everybody(None, 10).await.remove(0);
 
-    assert_eq!(person.stacks[0].entries[1], Entry::Marker(Marker { id: Some(hex()), n: None }));
+    assert_eq!(
+        person.stacks[0].entries[1],
+        Entry::Marker(DigestMarker { id: Some(hex()), n: None })
+    );
     let pending: Vec<_> = person.pending().iter().map(|p| p.event.clone()).collect();
     assert_eq!(pending, [old_event("b")]);
 }
@@ -70,7 +73,7 @@ pub async fn a_marker_count_of_any_number_type_is_read(store: Fresh) {
 
     let found = store.entries_of(&user("ada"), today()).await;
 
-    let expected = [2, 3, 4].map(|n| Entry::Marker(Marker { id: Some(hex()), n: Some(n) }));
+    let expected = [2, 3, 4].map(|n| Entry::Marker(DigestMarker { id: Some(hex()), n: Some(n) }));
     assert_eq!(found, expected);
 }
 
@@ -85,7 +88,8 @@ pub async fn a_marker_without_an_object_id_is_read_as_a_marker(store: Fresh) {
 
     let found = store.entries_of(&user("ada"), today()).await;
 
-    let expected = [None, Some(0), None, Some(2)].map(|n| Entry::Marker(Marker { id: None, n }));
+    let expected =
+        [None, Some(0), None, Some(2)].map(|n| Entry::Marker(DigestMarker { id: None, n }));
     assert_eq!(found, expected);
 }
 
@@ -157,7 +161,7 @@ pub async fn a_marker_is_written_to_the_named_document_form(store: Fresh) {
     }
 
     let found = store.stacks_of(&person).await;
-    assert_eq!(found[0].entries[1], Entry::Marker(Marker { id: Some(id(90)), n: Some(1) }));
+    assert_eq!(found[0].entries[1], Entry::Marker(DigestMarker { id: Some(id(90)), n: Some(1) }));
     assert_eq!((found[0].entries.len(), found[1].entries.len()), (2, 2));
 }
 

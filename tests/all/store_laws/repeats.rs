@@ -10,8 +10,9 @@ use chrono::{DateTime, Utc};
 use futures::FutureExt;
 use tidings::domain::delivery::Settlement;
 use tidings::domain::{
-    Address, Audience, Day, Delivery, DeliveryId, DeliveryState, Entry, Fanout, Feedback,
-    FollowKey, Marker, Progress, Reason, ReportKind, StackId, Suppression, Tag, User, UserId,
+    Address, Audience, Day, Delivery, DeliveryId, DeliveryState, DigestMarker, Entry,
+    FanOutProgress, Fanout, Feedback, FollowKey, Reason, ReportKind, StackId, Suppression, Tag,
+    User, UserId,
 };
 use tidings::store::{DeliveryFilter, NewMarker, Result, Store};
 
@@ -131,7 +132,7 @@ impl Scenario {
             progress.cursor = Some(next.clone());
             store.save_fanouts(&lease(owner, until), &[(fanout.id, progress.clone())]).await?;
         }
-        let done = Progress { done: true, ..progress };
+        let done = FanOutProgress { done: true, ..progress };
         store.save_fanouts(&lease(owner, until), &[(fanout.id, done)]).await?;
         Ok(())
     }
@@ -148,7 +149,7 @@ impl Scenario {
     /// deliveries are sent and closed.
     async fn check(&self, store: &Fresh, at: &str) {
         let event = Entry::Event(self.fanout.events().next().unwrap());
-        let marker = Entry::Marker(Marker { id: Some(id(900)), n: Some(1) });
+        let marker = Entry::Marker(DigestMarker { id: Some(id(900)), n: Some(1) });
         for person in &self.people {
             let found = store.entries_of(person, self.day()).await;
             assert_eq!(found, [event.clone(), marker.clone()], "{at}: {person}");

@@ -2,7 +2,9 @@
 
 use chrono::TimeDelta;
 use futures::StreamExt;
-use tidings::domain::{Audience, ChangeNotice, Event, Fanout, Id, ObjectId, Progress, Retraction};
+use tidings::domain::{
+    Audience, ChangeNotice, Event, FanOutProgress, Fanout, Id, ObjectId, Retraction,
+};
 use tidings::store::Forgettable;
 
 use crate::support::{Fresh, fanout, id, kind, lease, minutes, noon, user};
@@ -117,7 +119,7 @@ pub async fn old_events_are_removed_once_their_fan_out_is_done(store: Fresh) {
     let held = lease("w1", noon() + minutes(5));
     let claimed = store.claim_fanouts(&held, noon(), 10.into());
     assert_eq!(claimed.await.unwrap().fanouts.len(), 2);
-    let progress = Progress { done: true, ..Progress::default() };
+    let progress = FanOutProgress { done: true, ..FanOutProgress::default() };
     let saved = done.each_ref().map(|one| (one.id, progress.clone()));
     store.save_fanouts(&held, &saved).await.unwrap();
     store.accept(&[pending.clone(), later.clone()]).await.unwrap();

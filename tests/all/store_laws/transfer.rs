@@ -5,7 +5,7 @@ use tidings::domain::{
     Audience, ChangeNotice, DeliveryId, DeliveryState, Feedback, Lease, ObjectId, Reason,
     ReportKind, Retraction, Suppression, User,
 };
-use tidings::store::{AnyRecord, FollowChange, Importing, Kind, Mark};
+use tidings::store::{AnyRecord, FollowChange, Importing, Mark, RecordKind};
 
 use super::batches::{closing, opened};
 use super::{inboxes, objects, people};
@@ -79,7 +79,7 @@ async fn filled(store: &Fresh) {
 pub async fn every_record_is_exported_and_imported_whole(store: Fresh) {
     filled(&store).await;
     let mut exported = Vec::new();
-    for kind in Kind::ALL {
+    for kind in RecordKind::ALL {
         let lines = store.lines_of(kind).await;
         assert!(!lines.is_empty(), "{kind:?}");
         for line in &lines {
@@ -120,25 +120,25 @@ pub async fn pages_join_without_a_gap(store: Fresh) {
     let follows: Vec<_> = (0..2_500).map(|n| (key("k"), user(&format!("u{n:04}")))).collect();
     store.change_follows(FollowChange::Follow, &follows).await.unwrap();
 
-    let pages = store.pages(Kind::Follows).await;
+    let pages = store.pages(RecordKind::Follows).await;
 
     assert!(pages.iter().all(|page| page.lines.len() <= 1_000));
     let all: Vec<String> = follows.iter().map(|(k, u)| follow_line(k, u)).collect();
-    assert_eq!(store.lines_of(Kind::Follows).await, all);
+    assert_eq!(store.lines_of(RecordKind::Follows).await, all);
 }
 
 pub async fn an_imported_record_replaces_the_stored_one(store: Fresh) {
     filled(&store).await;
     let before = store.lines().await;
-    let users = store.lines_of(Kind::Users).await;
-    let fanouts = store.lines_of(Kind::Fanouts).await;
+    let users = store.lines_of(RecordKind::Users).await;
+    let fanouts = store.lines_of(RecordKind::Fanouts).await;
     let mut ada = store.user_record(&user("ada")).await.unwrap();
     ada.name = Some("Another".into());
     assert_eq!(store.put_users(&[ada]).await.unwrap(), [true]);
     assert_ne!(store.lines().await, before);
 
     for _ in 0..2 {
-        for (kind, lines) in [(Kind::Users, &users), (Kind::Fanouts, &fanouts)] {
+        for (kind, lines) in [(RecordKind::Users, &users), (RecordKind::Fanouts, &fanouts)] {
             store.whole().import_records(kind, lines).await.unwrap();
         }
     }
@@ -169,10 +169,10 @@ pub async fn an_unreadable_record_is_reported_and_stops_no_other(store: Fresh) {
         }
     }
 
-    let pages = store.pages(Kind::Users).await;
+    let pages = store.pages(RecordKind::Users).await;
 
-    let lines = store.lines_of(Kind::Users).await;
-    let ids = lines.iter().map(|line| match AnyRecord::read(Kind::Users, line) {
+    let lines = store.lines_of(RecordKind::Users).await;
+    let ids = lines.iter().map(|line| match AnyRecord::read(RecordKind::Users, line) {
         Ok(AnyRecord::User(user)) => user.id.as_str().to_owned(),
         _ => panic!("{line}"),
     });
@@ -181,7 +181,7 @@ pub async fn an_unreadable_record_is_reported_and_stops_no_other(store: Fresh) {
     assert_eq!(bad.len(), 2, "{bad:?}");
     let ben = bad.iter().filter(|reported| reported.contains("ben"));
     assert_eq!(ben.count(), 1, "{bad:?}");
-    let bounces = store.pages(Kind::SoftBounces).await;
+    let bounces = store.pages(RecordKind::SoftBounces).await;
     let bad: Vec<String> = bounces.into_iter().flat_map(|page| page.bad).collect();
     assert_eq!(bad.len(), 1, "{bad:?}");
     assert!(!bad[0].contains("eve@"), "{bad:?}");
@@ -205,7 +205,7 @@ pub async fn the_notes_about_the_store_itself_are_not_exported(store: Fresh) {
     assert!(whole.swap_mark(Some(&first), Some(&second)).await.unwrap());
 
     let line = r#"{"_id":"pause","text":"it is late"}"#;
-    assert_eq!(store.lines_of(Kind::Notes).await, [line]);
+    assert_eq!(store.lines_of(RecordKind::Notes).await, [line]);
     let read = store.second().whole().mark().await.unwrap();
     assert_eq!(read, Some(second));
 }

@@ -10,10 +10,10 @@ use tidings::config::Config;
 use tidings::context::Context;
 use tidings::domain::delivery::Handover;
 use tidings::domain::feed_marks::Mark;
-use tidings::domain::feed_page::Cursor;
+use tidings::domain::feed_page::FeedCursor;
 use tidings::domain::{
-    Audience, Cadence, Day, Delivery, DeliveryId, Entry, Event, EventType, Fanout, FollowKey, Id,
-    Lease, ObjectId, Occasion, Position, StackId, UserId, Window,
+    Audience, Cadence, Day, DaySet, Delivery, DeliveryId, Entry, Event, EventType, Fanout,
+    FollowKey, Id, Lease, ObjectId, Occasion, Position, StackId, UserId,
 };
 use tidings::engine::archive;
 use tidings::engine::feed::{self, MarksInput};
@@ -35,8 +35,8 @@ pub fn context(store: Arc<dyn Store>, clock: Arc<dyn Clock>, owner: &str) -> Arc
 }
 
 /// Today and the seven days before it.
-pub fn window() -> Window {
-    Window::ending(today(), 7)
+pub fn window() -> DaySet {
+    DaySet::ending(today(), 7)
 }
 
 /// The current time of the tests.
@@ -139,18 +139,23 @@ pub fn handover(id: &DeliveryId, call: &str) -> Handover {
 }
 
 /// Marks up to a cursor, or of items by their ids.
-pub fn marks(mark: Mark, to: Option<Cursor>, ids: Option<Vec<Position>>) -> MarksInput {
+pub fn marks(mark: Mark, to: Option<FeedCursor>, ids: Option<Vec<Position>>) -> MarksInput {
     MarksInput { mark, to, kind: None, category: None, day: None, about: None, ids }
 }
 
 /// An archive run that drops days which are older than this number of days, without an export.
-pub fn keep_days(days: i64) -> archive::Request {
-    archive::Request { keep: TimeDelta::days(days), export: None, dry_run: false, force: false }
+pub fn keep_days(days: i64) -> archive::ArchiveRequest {
+    archive::ArchiveRequest {
+        keep: TimeDelta::days(days),
+        export: None,
+        dry_run: false,
+        force: false,
+    }
 }
 
 /// A request for a whole feed on one page.
-pub fn feed_of(person: &UserId) -> feed::Request {
-    feed::Request {
+pub fn feed_of(person: &UserId) -> feed::FeedRequest {
+    feed::FeedRequest {
         user: person.clone(),
         query: Default::default(),
         limit: feed::MAX_LIMIT,

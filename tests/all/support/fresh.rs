@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use futures::TryStreamExt;
 use futures::future::BoxFuture;
-use tidings::domain::{Day, Entry, PersonStacks, Stack, StackId, UserId, Window};
-use tidings::store::{Export, Kind, Page, Store};
+use tidings::domain::{Day, DaySet, Entry, Stack, StackId, UserId, UserStacks};
+use tidings::store::{Export, RecordKind, RecordPage, Store};
 
 use super::window;
 
@@ -56,12 +56,12 @@ impl Fresh {
     }
 
     /// All pages of a kind.
-    pub async fn pages(&self, kind: Kind) -> Vec<Page> {
+    pub async fn pages(&self, kind: RecordKind) -> Vec<RecordPage> {
         self.store.export(Export::Records(kind)).try_collect().await.unwrap()
     }
 
     /// The lines of all readable records of a kind.
-    pub async fn lines_of(&self, kind: Kind) -> Vec<String> {
+    pub async fn lines_of(&self, kind: RecordKind) -> Vec<String> {
         let pages = self.pages(kind).await.into_iter();
         pages.flat_map(|page| page.lines).collect()
     }
@@ -69,7 +69,7 @@ impl Fresh {
     /// Returns all readable records as lines, which are equal on every store.
     pub async fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
-        for kind in Kind::ALL {
+        for kind in RecordKind::ALL {
             let records = self.lines_of(kind).await.into_iter();
             lines.extend(records.map(|line| format!("{} {line}", kind.as_str())));
         }
@@ -134,7 +134,7 @@ impl Fresh {
     /// Returns the entries of the stack with a text `_id` on this day, or none.
     pub async fn entries_of(&self, person: &UserId, day: Day) -> Vec<Entry> {
         let requested = std::slice::from_ref(person);
-        let only = Window::ending(day, 0);
+        let only = DaySet::ending(day, 0);
         let mut found = self.windows(only, requested).await.unwrap();
         let mut stacks = found.remove(0).stacks.into_iter();
         let written = stacks.find(|stack| stack.id == StackId::of(day));
@@ -142,12 +142,12 @@ impl Fresh {
     }
 
     /// Scans the window and returns its chunks.
-    pub async fn chunks(&self, after: Option<UserId>, chunk: usize) -> Vec<Vec<PersonStacks>> {
+    pub async fn chunks(&self, after: Option<UserId>, chunk: usize) -> Vec<Vec<UserStacks>> {
         self.scan(window(), after, chunk).try_collect().await.unwrap()
     }
 
     /// Scans the window and returns all users with entries.
-    pub async fn everybody(&self, after: Option<UserId>, chunk: usize) -> Vec<PersonStacks> {
+    pub async fn everybody(&self, after: Option<UserId>, chunk: usize) -> Vec<UserStacks> {
         let mut all = self.chunks(after, chunk).await.concat();
         all.retain(|person| person.stacks.iter().any(|stack| !stack.entries.is_empty()));
         all

@@ -23,12 +23,12 @@ use tidings::email::{
     Certainty, Checked, Mailer, Message, Outcome, Permit, PermitState, QueryAnswer, Silence,
 };
 use tidings::engine::Silent;
-use tidings::engine::ingest::Request;
+use tidings::engine::ingest::NewEvent;
 use tidings::metrics::Metrics;
 use tidings::store::Store;
 use tidings::wire::event::Receipt;
-use tidings::wire::feed::Page;
-use tidings::wire::run_report::{Report, Tally};
+use tidings::wire::feed::FeedPage;
+use tidings::wire::run_report::{DigestReport, Tally};
 
 use super::{Fresh, Shorthand, feed_of, key, kind, user};
 
@@ -353,7 +353,7 @@ impl Town {
     }
 
     /// Returns the first page of a user's feed.
-    pub async fn feed(&self, person: &str) -> Page {
+    pub async fn feed(&self, person: &str) -> FeedPage {
         let request = feed_of(&user(person));
         self.process().feeds().page(&request).await.unwrap().answer
     }
@@ -373,7 +373,7 @@ impl Town {
     }
 
     /// Sets the clock to this time (never back) and sends the due digests.
-    pub async fn digests_at(&self, at: DateTime<Utc>) -> Report {
+    pub async fn digests_at(&self, at: DateTime<Utc>) -> DigestReport {
         self.clock.set(at.max(self.clock.now()));
         self.process().digests().run(&Default::default(), &Silent).await.unwrap()
     }
@@ -384,7 +384,7 @@ impl Town {
         app.batches().drain(&Silent).await.unwrap();
         let sender = app.sender();
         sender.drain().await.unwrap();
-        sender.ledger.tally.so_far()
+        sender.ledger.tally.snapshot()
     }
 
     /// Sets the clock to this time (never back), closes due batches, and sends pending emails.
@@ -494,8 +494,8 @@ fn with_defaults(config: &str) -> String {
 }
 
 /// An event about these objects.
-pub fn request(objects: &[&str], audience: Audience, name: Option<&str>) -> Request {
-    Request {
+pub fn request(objects: &[&str], audience: Audience, name: Option<&str>) -> NewEvent {
+    NewEvent {
         kind: kind("ArtworkPublished"),
         objects: objects.iter().map(ObjectId::stored).collect(),
         audience,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidings::domain::User;
 use tidings::engine::{Silent, Watcher};
-use tidings::store::{FollowChange, Kind, Mark};
+use tidings::store::{FollowChange, Mark, RecordKind};
 
 use super::{exported, import, imported, refusal, transfer};
 use crate::support::town::{Town, followers_of};
@@ -105,7 +105,7 @@ async fn an_import_that_another_process_ended_writes_nothing(source: Fresh, targ
         let follow = [(key("artist:1"), user("ada"))];
         let unfollow = other.change_follows(FollowChange::Unfollow, &follow);
         unfollow.await.unwrap();
-        let follows = other.lines_of(Kind::Follows).await;
+        let follows = other.lines_of(RecordKind::Follows).await;
         assert!(!follows.iter().any(is_removed));
     });
 
@@ -113,6 +113,6 @@ async fn an_import_that_another_process_ended_writes_nothing(source: Fresh, targ
 
     let why = refusal(refused.unwrap_err());
     assert!(why.contains("has continued this import"), "{why}");
-    let follows = target.lines_of(Kind::Follows).await;
+    let follows = target.lines_of(RecordKind::Follows).await;
     assert!(!follows.iter().any(is_removed));
 }

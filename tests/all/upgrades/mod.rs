@@ -14,7 +14,7 @@ use std::sync::Arc;
 use tidings::domain::DeliveryState;
 use tidings::email::Certainty;
 use tidings::engine::Silent;
-use tidings::engine::digest::Request;
+use tidings::engine::digest::DigestRequest;
 use tidings::store::Store;
 
 use crate::support::town::{Town, monday};
@@ -75,7 +75,7 @@ async fn assert_readable(town: &Town, story: &Story) {
         (false, false) => vec!["a3", "a2", "a1"],
     };
     assert_eq!(shown, expected);
-    let dry_run = Request { dry_run: true, ..Request::default() };
+    let dry_run = DigestRequest { dry_run: true, ..DigestRequest::default() };
     let due = app.digests().run(&dry_run, &Silent).await.unwrap();
     let events = if story.pushed { 10 } else { 7 };
     assert_eq!(due.due.users, 3);

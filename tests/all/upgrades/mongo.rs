@@ -10,7 +10,7 @@ use tidings::config::Config;
 use tidings::domain::{Fanout, FanoutState, Selector};
 use tidings::operate::open::{Access, open_store};
 use tidings::store::mongo::{Mongo, MongoOptions};
-use tidings::store::{AnyRecord, Diagnostics, Forgettable, Kind};
+use tidings::store::{AnyRecord, Diagnostics, Forgettable, RecordKind};
 
 use super::{Story, assert_usable};
 use crate::support::poison::database;
@@ -162,18 +162,18 @@ async fn parts_of_audiences_are_removed_with_their_fan_outs(fresh: Fresh) {
 async fn a_fan_out_in_parts_is_exported_alone(fresh: Fresh) {
     let database = database(&fresh).await.unwrap();
     fresh.accept(&[fanout(1), fanout(2)]).await.unwrap();
-    let one_page = fresh.pages(Kind::Fanouts).await;
-    let lines = fresh.lines_of(Kind::Fanouts).await;
+    let one_page = fresh.pages(RecordKind::Fanouts).await;
+    let lines = fresh.lines_of(RecordKind::Fanouts).await;
 
     write_part(&database, 2).await;
     let fanouts = database.collection::<Document>("fanouts");
     let set = doc! {"$set": {"audience": {"parts": 1}}};
     let second = doc! {"_id": object_id(2)};
     fanouts.update_one(second, set).await.unwrap();
-    let two_pages = fresh.pages(Kind::Fanouts).await;
+    let two_pages = fresh.pages(RecordKind::Fanouts).await;
 
     assert_eq!((one_page.len(), two_pages.len()), (1, 2));
-    assert_eq!(fresh.lines_of(Kind::Fanouts).await, lines);
+    assert_eq!(fresh.lines_of(RecordKind::Fanouts).await, lines);
 }
 
 async fn an_event_that_fits_into_no_document_is_imported_once_it_is_done(fresh: Fresh) {
@@ -183,7 +183,7 @@ async fn an_event_that_fits_into_no_document_is_imported_once_it_is_done(fresh: 
     let import = |fanout: Fanout| {
         let line = AnyRecord::from(fanout).line().unwrap();
         let store = fresh.whole();
-        async move { store.import_records(Kind::Fanouts, &[line]).await }
+        async move { store.import_records(RecordKind::Fanouts, &[line]).await }
     };
 
     let rejected = import(pending).await.unwrap_err().to_string();

@@ -7,11 +7,11 @@
 
 use std::collections::HashMap;
 
-use super::{BatchEvents, Compose, Selection, newest_first};
-use crate::domain::batch::Item;
+use super::{CandidateEvents, Compose, Selection, newest_first};
+use crate::domain::batch::BatchItem;
 use crate::domain::{
-    Batch, BatchState, Content, Day, Delivery, Event, Facts, Id, PersonStacks, Purpose, User,
-    UserId, Window, classify, distinct,
+    Batch, BatchState, Day, DaySet, Delivery, EmailContent, Event, Facts, Id, Purpose, User,
+    UserId, UserStacks, classify, distinct,
 };
 use crate::engine::Result;
 use crate::engine::eligibility;
@@ -31,7 +31,7 @@ impl Compose {
         people: &[Option<User>],
         selections: &[Selection],
         catalog: &mut Catalog,
-    ) -> Result<HashMap<Id, BatchEvents>> {
+    ) -> Result<HashMap<Id, CandidateEvents>> {
         let (mut recipients, mut markers) = (Recipients::new(), HashMap::new());
         for ((row, person), selection) in rows.iter().zip(people).zip(selections) {
             if let (Some(batch), Some(user)) = (row.occasion.batch(), person) {
@@ -52,7 +52,7 @@ impl Compose {
         let mut events = self.select(batches, &recipients, catalog).await?;
         for batch in settled {
             let stacks = stacks.get(&batch.user);
-            let is_marked = stacks.is_some_and(|of| of.are_emailed_by(markers[&batch.id]));
+            let is_marked = stacks.is_some_and(|of| of.has_batch_marker(markers[&batch.id]));
             if let Some(events) = events.get_mut(&batch.id) {
                 events.has_markers = is_marked;
             }
@@ -67,7 +67,7 @@ impl Compose {
         batches: Vec<Batch>,
         recipients: &Recipients<'_>,
         catalog: &mut Catalog,
-    ) -> Result<HashMap<Id, BatchEvents>> {
+    ) -> Result<HashMap<Id, CandidateEvents>> {
         let (mut events, mut incomplete) = (HashMap::with_capacity(batches.len()), Vec::new());
         let items = batches.iter().flat_map(|batch| &batch.contents.items);
         let all: Vec<Event> = items.cloned().map(Event::from).collect();
@@ -76,7 +76,7 @@ impl Compose {
         self.load_mutes(kept, recipients, catalog).await?;
         for batch in batches {
             let (user, selection) = recipients[&batch.id];
-            let is_included = |item: &Item| {
+            let is_included = |item: &BatchItem| {
                 wants(user, selection, item, catalog)
                     && catalog.applies(&Event::from(item.clone())).is_some()
             };
@@ -101,7 +101,7 @@ impl Compose {
         self.load_mutes(all, recipients, catalog).await?;
         for (id, events) in &mut events {
             let (user, selection) = recipients[id];
-            let is_wanted = |item: &Item| wants(user, selection, item, catalog);
+            let is_wanted = |item: &BatchItem| wants(user, selection, item, catalog);
             events.items.retain(is_wanted);
         }
         Ok(events)
@@ -110,7 +110,7 @@ impl Compose {
     /// Loads what the catalog needs to know which of these events are muted.
     async fn load_mutes<'a>(
         &self,
-        items: impl Iterator<Item = (Id, &'a [Item])>,
+        items: impl Iterator<Item = (Id, &'a [BatchItem])>,
         recipients: &Recipients<'_>,
         catalog: &mut Catalog,
     ) -> Result<()> {
@@ -135,7 +135,7 @@ impl Compose {
         &self,
         batches: Vec<Batch>,
         user: &User,
-    ) -> Result<Vec<(Batch, Content)>> {
+    ) -> Result<Vec<(Batch, EmailContent)>> {
         let suppressed = Suppressed::among(&*self.context.store, [user]).await?;
         let Ok(scope) = suppressed.scope(user) else {
             return Ok(Vec::new());
@@ -158,17 +158,17 @@ impl Compose {
     }
 }
 
-fn new(key: crate::domain::BatchKey, items: Vec<Item>, omitted: u64) -> BatchEvents {
-    BatchEvents { key, items, omitted, has_markers: false }
+fn new(key: crate::domain::BatchKey, items: Vec<BatchItem>, omitted: u64) -> CandidateEvents {
+    CandidateEvents { key, items, omitted, has_markers: false }
 }
 
 /// Returns the stacks of these batches' users, for the days on which events joined.
 pub(in crate::engine::delivery) async fn stacks_of(
     stacks: &dyn Stacks,
     batches: &[Batch],
-) -> Result<HashMap<UserId, PersonStacks>> {
+) -> Result<HashMap<UserId, UserStacks>> {
     let fanouts = batches.iter().flat_map(Batch::own_fanouts);
-    let Some(window) = Window::of(fanouts.map(|fanout| Day::of(fanout.time()))) else {
+    let Some(window) = DaySet::of(fanouts.map(|fanout| Day::of(fanout.time()))) else {
         return Ok(HashMap::new());
     };
     let users = distinct(batches.iter().map(|batch| batch.user.clone()));
@@ -182,7 +182,7 @@ fn has_mutes(user: &User, selection: Selection) -> bool {
 }
 
 /// Returns whether a batch may include this event for this user, regardless of its object.
-fn wants(user: &User, selection: Selection, item: &Item, catalog: &Catalog) -> bool {
+fn wants(user: &User, selection: Selection, item: &BatchItem, catalog: &Catalog) -> bool {
     let Selection::Wanted(scope) = selection else {
         return true;
     };

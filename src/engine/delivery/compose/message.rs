@@ -9,14 +9,14 @@ use chrono_tz::Tz;
 
 use super::Compose;
 use super::renderings::{Contents, Rendering};
-use crate::domain::{Content, Delivery, Occasion, Stop, User};
+use crate::domain::{Delivery, EmailContent, Occasion, Stop, User};
 use crate::email::{self, Message, Place, Placeholders};
 use crate::engine::access::links::LinkMaker;
 use crate::render;
 
 /// A rendered email, without its recipient.
 pub(crate) struct Written {
-    pub content: email::Content,
+    pub content: email::SharedContent,
     /// Whether it mentions its recipient.
     pub is_personal: bool,
 }
@@ -27,7 +27,7 @@ impl Compose {
     pub(crate) fn rendered(
         &self,
         user: &User,
-        content: &Content,
+        content: &EmailContent,
         occasion: &Occasion,
         at: DateTime<Utc>,
     ) -> Result<Written, String> {
@@ -44,7 +44,7 @@ impl Compose {
             occasion,
             at,
             tz: self.tz_of(user),
-            links: render::Links {
+            links: render::EmailLinks {
                 unsubscribe: stop.as_ref().and_then(|_| placeholder(Place::Unsubscribe)),
                 preferences: placeholder(Place::Preferences),
                 mute: mutes.and_then(|_| placeholder(Place::Mute)),
@@ -53,7 +53,7 @@ impl Compose {
         });
         let rendered = rendered.map_err(|error| format!("{error:#}"))?;
         Ok(Written {
-            content: email::Content {
+            content: email::SharedContent {
                 subject: rendered.subject,
                 html: placeholders.cut(&rendered.html),
                 text: placeholders.cut(&rendered.text),
@@ -72,7 +72,7 @@ impl Compose {
         &self,
         row: &Delivery,
         user: &User,
-        content: Content,
+        content: EmailContent,
         maker: Option<&LinkMaker<'_>>,
         at: DateTime<Utc>,
         contents: &mut Contents,

@@ -10,19 +10,21 @@ use std::collections::HashSet;
 use chrono::{DateTime, Utc};
 
 use super::{Compose, MANDATORY, Selection, WANTED};
-use crate::domain::{BrandName, Content, Delivery, DeliveryState, Event, Mutes, Occasion, User};
+use crate::domain::{
+    BrandName, Delivery, DeliveryState, EmailContent, Event, Mutes, Occasion, User,
+};
 use crate::email::Place;
 use crate::engine::Result;
 use crate::engine::eligibility;
 use crate::engine::eligibility::event_facts::{Catalog, StackEvents};
 use crate::engine::feedback::suppressions::Suppressed;
-use crate::wire::delivery::{DeliveryRow, Preview, Shown, Story};
+use crate::wire::delivery::{DeliveryRow, DeliveryStory, EmailPreview, Shown};
 
 const NO_RECORD: &str = "the person's record is gone";
 
 /// What an email includes.
 pub(crate) struct Selected {
-    pub content: Content,
+    pub content: EmailContent,
     /// The events that it shows or counts.
     pub included: HashSet<Event>,
     /// Whether it also counts events that its batch did not keep.
@@ -43,7 +45,7 @@ impl Compose {
     /// Describes a delivery, with its email as its brand renders it. If the user may only get
     /// mandatory types, the email has only those. If it has none, the full email is shown, with the
     /// reason why the user does not get it.
-    pub async fn story(&self, row: Delivery) -> Result<Story> {
+    pub async fn story(&self, row: Delivery) -> Result<DeliveryStory> {
         let brand = self.brands_of(std::slice::from_ref(&row)).await?.pop();
         let brand = brand.flatten();
         if let Some(own) = self.of_brand(brand.as_ref()) {
@@ -57,7 +59,7 @@ impl Compose {
         Ok(story)
     }
 
-    async fn story_of(&self, row: Delivery) -> Result<Story> {
+    async fn story_of(&self, row: Delivery) -> Result<DeliveryStory> {
         let (store, is_settled) = (&self.context.store, row.state.settled());
         let users = store.users(std::slice::from_ref(&row.user)).await?;
         let suppressed = Suppressed::among(&**store, users.iter().flatten()).await?;
@@ -86,7 +88,7 @@ impl Compose {
         let address = users.iter().flatten().find_map(|user| user.email.as_ref());
         let call = row.attempts.call.as_deref();
         let brand = call.and_then(|call| self.identities.brand_of_call(call).cloned());
-        Ok(Story {
+        Ok(DeliveryStory {
             to: address.map(ToString::to_string),
             held_by: row.lease.as_ref().map(|lease| lease.owner.clone()),
             held_until: row.lease.as_ref().map(|lease| lease.until),
@@ -201,7 +203,7 @@ impl Compose {
     }
 
     /// Renders an email.
-    fn preview(&self, row: &Delivery, user: &User, content: &Content) -> Maybe<Preview> {
+    fn preview(&self, row: &Delivery, user: &User, content: &EmailContent) -> Maybe<EmailPreview> {
         let written = self.rendered(user, content, &row.occasion, self.date_of(row));
         let written = written.map_err(|error| format!("it cannot be rendered: {error}"))?;
         let words = written.content.with(Place::nowhere);
@@ -210,7 +212,7 @@ impl Compose {
             object: item.id.clone(),
             title: item.object.title.clone(),
         });
-        Ok(Preview {
+        Ok(EmailPreview {
             subject: words.subject,
             text: words.text,
             html: words.html,

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use chrono_tz::Tz;
 
-use crate::domain::email_content::{Followed, Item};
-use crate::domain::{Cadence, Content, Details, Event, FollowKey, Object, ObjectKey, UserId};
+use crate::domain::email_content::{EmailItem, Followed};
+use crate::domain::{Cadence, Details, EmailContent, Event, FollowKey, Object, ObjectKey, UserId};
 use crate::email;
 use crate::engine::Result;
 use crate::engine::eligibility::event_facts::Catalog;
@@ -25,7 +25,7 @@ const REMEMBERED: usize = 256;
 #[derive(Default)]
 pub(super) struct Contents {
     bytes: usize,
-    rendered: Vec<(Rendering, Arc<email::Content>)>,
+    rendered: Vec<(Rendering, Arc<email::SharedContent>)>,
 }
 
 /// The input of a rendering.
@@ -35,7 +35,7 @@ pub(super) struct Rendering {
     pub digest: Option<(Cadence, String)>,
     pub tz: Tz,
     pub locale: String,
-    pub content: Content,
+    pub content: EmailContent,
 }
 
 impl Contents {
@@ -45,7 +45,7 @@ impl Contents {
     }
 
     /// Returns the content for another user with the same input.
-    pub(super) fn rendered(&self, rendering: &Rendering) -> Option<Arc<email::Content>> {
+    pub(super) fn rendered(&self, rendering: &Rendering) -> Option<Arc<email::SharedContent>> {
         let mut known = self.rendered.iter();
         let (_, content) = known.find(|(known, _)| known == rendering)?;
         Some(Arc::clone(content))
@@ -55,7 +55,7 @@ impl Contents {
     pub(super) fn add(
         &mut self,
         rendering: Rendering,
-        content: &Arc<email::Content>,
+        content: &Arc<email::SharedContent>,
         is_personal: bool,
     ) {
         self.bytes += content.bytes();
@@ -109,7 +109,7 @@ impl Reasons {
     }
 
     /// Returns the followed things that concern the email's items, those with the most items first.
-    pub(crate) fn because(&self, user: &UserId, content: &Content) -> Vec<Followed> {
+    pub(crate) fn because(&self, user: &UserId, content: &EmailContent) -> Vec<Followed> {
         let mut shown: Vec<(FollowKey, usize)> = Vec::new();
         for (_, item) in content.items() {
             let Some(key) = self.followed(user, item) else {
@@ -126,7 +126,7 @@ impl Reasons {
     }
 
     /// Returns the first of the item's follow keys that the user follows.
-    fn followed(&self, user: &UserId, item: &Item) -> Option<FollowKey> {
+    fn followed(&self, user: &UserId, item: &EmailItem) -> Option<FollowKey> {
         let keys = item.details.as_deref().map(Details::follow_keys)?;
         let mut pairs = keys.into_iter().map(|key| (key, user.clone()));
         let found = pairs.find(|pair| self.following.contains(pair));

@@ -55,7 +55,7 @@ impl Sender {
             return self.check_again_at(&claimed, later).await;
         }
         let rows = self.ledger.claim(&Claim::Call(call), now).await?;
-        self.ledger.tally.take_up(&rows);
+        self.ledger.tally.record_started(&rows);
         let ids: Vec<DeliveryId> = rows.iter().map(|row| row.id.clone()).collect();
         let resolved = self.resolve_rows(call, rows, now, permit).boxed();
         let resolved = self.ledger.holding(&ids, resolved).await;

@@ -10,16 +10,16 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use crate::domain::{
-    Address, Invalid, Kind as InvalidKind, ModelName, Object, ObjectId, ObjectKey, Reason,
+    Address, Invalid, ModelName, NameErrorKind as InvalidKind, Object, ObjectId, ObjectKey, Reason,
 };
 use crate::engine::feedback::suppressions::SuppressionInput;
-use crate::engine::ingest::{EventInput, Request};
+use crate::engine::ingest::{EventInput, NewEvent};
 use crate::engine::users::input::{FollowInput, UserInput};
 use crate::engine::users::json_fields;
 
 /// The kind of data in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
+pub enum ImportKind {
     /// Users. Each line needs an `id`.
     Users,
     /// Follows, one user and key per line.
@@ -34,30 +34,30 @@ pub enum Kind {
 }
 
 /// A parsed line.
-pub(super) enum Record {
+pub(super) enum ImportedRecord {
     User(Box<UserInput>),
     Follow(FollowInput),
     Object(Box<Object>),
-    Event(Box<Request>),
+    Event(Box<NewEvent>),
     Suppression(SuppressionInput),
 }
 
 type Result<T, E = Mistake> = std::result::Result<T, E>;
 
-pub(super) fn parse(kind: &Kind, line: &[u8]) -> Result<Record> {
+pub(super) fn parse(kind: &ImportKind, line: &[u8]) -> Result<ImportedRecord> {
     match kind {
-        Kind::Users => {
+        ImportKind::Users => {
             let user: UserInput = read(line)?;
             if user.id.is_none() {
                 return Err(Mistake::missing("`id`"));
             }
             user.check()?;
-            Ok(Record::User(Box::new(user)))
+            Ok(ImportedRecord::User(Box::new(user)))
         }
-        Kind::Follows => Ok(Record::Follow(read(line)?)),
-        Kind::Objects(model) => {
-            let object: Object<json_fields::Name> = read(line)?;
-            let key = |id: json_fields::Name| -> Result<ObjectKey, Invalid> {
+        ImportKind::Follows => Ok(ImportedRecord::Follow(read(line)?)),
+        ImportKind::Objects(model) => {
+            let object: Object<json_fields::NameOrNumber> = read(line)?;
+            let key = |id: json_fields::NameOrNumber| -> Result<ObjectKey, Invalid> {
                 let id: ObjectId = id.parse()?;
                 ObjectKey::of(model.as_ref(), &id).as_str().parse()
             };
@@ -65,33 +65,33 @@ pub(super) fn parse(kind: &Kind, line: &[u8]) -> Result<Record> {
                 field: Some("id".to_owned()),
                 why: why.to_string(),
             })?;
-            Ok(Record::Object(Box::new(object)))
+            Ok(ImportedRecord::Object(Box::new(object)))
         }
-        Kind::Events => {
+        ImportKind::Events => {
             let mut event: EventInput = read(line)?;
             // Without a key, importing the same line again would accept a second event.
             event.key.get_or_insert_with(|| {
                 format!("import:{}", hex::encode(Sha256::digest(line.trim_ascii())))
             });
-            Ok(Record::Event(Box::new(event.into_request()?)))
+            Ok(ImportedRecord::Event(Box::new(event.into_request()?)))
         }
-        Kind::Suppressions(reason) if line.trim_ascii_start().starts_with(b"{") => {
+        ImportKind::Suppressions(reason) if line.trim_ascii_start().starts_with(b"{") => {
             let mut fields: Map<String, Value> = read(line)?;
             let reason = Value::from(reason.as_str());
             fields.entry("reason").or_insert(reason);
-            read_value(Value::Object(fields)).map(Record::Suppression)
+            read_value(Value::Object(fields)).map(ImportedRecord::Suppression)
         }
-        Kind::Suppressions(reason) => {
+        ImportKind::Suppressions(reason) => {
             let address = Address::new(first_field(line)?).map_err(|why| why.to_string())?;
-            Ok(Record::Suppression(SuppressionInput::new(address, *reason)))
+            Ok(ImportedRecord::Suppression(SuppressionInput::new(address, *reason)))
         }
     }
 }
 
 /// Returns whether a line is the header of a list of addresses, as providers write it.
-pub(super) fn is_heading(kind: &Kind, line: &[u8]) -> bool {
+pub(super) fn is_heading(kind: &ImportKind, line: &[u8]) -> bool {
     let names = ["address", "email", "recipient"];
-    matches!(kind, Kind::Suppressions(_))
+    matches!(kind, ImportKind::Suppressions(_))
         && first_field(line)
             .is_ok_and(|field| names.iter().any(|name| field.eq_ignore_ascii_case(name)))
 }
