@@ -30,8 +30,7 @@ pub struct Event {
 impl Event {
     /// Creates an event of this type about this object.
     pub fn new(t: &EventType, o: &ObjectId, i: Option<Id>) -> Self {
-        let (t, o) = (t.clone(), o.clone());
-        Self { t, o, i }
+        Self { t: t.clone(), o: o.clone(), i }
     }
 
     /// Returns the time of the event. Without `i` only its day is known, and the day's start
@@ -47,7 +46,7 @@ impl Event {
 pub struct DigestMarker {
     /// The id that the delivery or flush wrote; `None` from older writers.
     pub id: Option<Id>,
-    /// The number of covered entries from the front; `None` covers everything before the marker.
+    /// The number of covered entries from the front; `None` for a bare marker.
     pub n: Option<u32>,
 }
 
@@ -129,8 +128,7 @@ pub struct StackId {
 impl StackId {
     /// Returns the stack to which tidings appends the events of this day.
     pub fn of(day: Day) -> Self {
-        let form = IdForm::Text;
-        Self { day, form }
+        Self { day, form: IdForm::Text }
     }
 }
 
@@ -151,8 +149,7 @@ impl FromStr for StackId {
             Some(day) => (day, IdForm::ObjectId),
             None => (text, IdForm::Text),
         };
-        let day = day.parse()?;
-        Ok(Self { day, form })
+        Ok(Self { day: day.parse()?, form })
     }
 }
 
@@ -167,8 +164,7 @@ pub struct Position {
 
 impl Position {
     fn new(stack: StackId, index: usize) -> Self {
-        let index = index as u32;
-        Self { stack, index }
+        Self { stack, index: index as u32 }
     }
 }
 
@@ -214,16 +210,16 @@ pub struct Stack {
 #[serde(rename_all = "snake_case")]
 pub enum Defect {
     /// `events` is not a list, so nothing can be appended or read.
-    #[error("its events are no list")]
+    #[error("its events are not a list")]
     NoList,
     /// The document cannot be decoded.
     #[error("it cannot be read")]
     Unreadable,
     /// The document has reached the maximum size.
-    #[error("it is too large to take anything more")]
+    #[error("it is too large to be extended")]
     NoRoom,
     /// A validation rule of the database rejects changes to it.
-    #[error("a rule of the database refuses the change")]
+    #[error("a validation rule of the database rejects changes")]
     Refused,
 }
 
@@ -260,12 +256,10 @@ impl Stack {
 
     /// Returns the oldest marker that covers this entry.
     pub fn covering(&self, index: u32) -> Option<&DigestMarker> {
-        self.entries.iter().enumerate().find_map(|(place, entry)| {
-            let Entry::Marker(marker) = entry else {
-                return None;
-            };
-            let covers = marker.n.map_or(place, |n| n as usize);
-            ((index as usize) < covers).then_some(marker)
+        self.entries.iter().enumerate().find_map(|(marker_index, entry)| {
+            let Entry::Marker(marker) = entry else { return None };
+            let covered = marker.n.map_or(marker_index, |n| n as usize);
+            ((index as usize) < covered).then_some(marker)
         })
     }
 
@@ -309,26 +303,22 @@ impl Stack {
     }
 
     fn events_from(&self, from: usize) -> impl DoubleEndedIterator<Item = (Position, &Event)> {
-        let stack = self.id;
         self.entries.iter().enumerate().skip(from).filter_map(move |(index, entry)| match entry {
-            Entry::Event(event) => Some((Position::new(stack, index), event)),
+            Entry::Event(event) => Some((Position::new(self.id, index), event)),
             Entry::Marker(_) | Entry::Mailed(_) | Entry::Other => None,
         })
     }
 }
 
-/// Returns the number of entries from the front that the markers among `entries` cover.
-///
-/// `{flushed, n}` covers the first `n` entries, at most all of them. A bare `{flushed}` covers the
-/// entries before it.
+/// Returns the number of entries from the front that the markers among `entries` cover, at most all
+/// of them.
 pub fn covered(entries: &[Entry]) -> usize {
     let covers = |(index, entry): (usize, &Entry)| match entry {
         Entry::Marker(DigestMarker { n: Some(n), .. }) => Some((*n as usize).min(entries.len())),
         Entry::Marker(DigestMarker { n: None, .. }) => Some(index),
         Entry::Event(_) | Entry::Mailed(_) | Entry::Other => None,
     };
-    let covered = entries.iter().enumerate().filter_map(covers);
-    covered.max().unwrap_or(0)
+    entries.iter().enumerate().filter_map(covers).max().unwrap_or(0)
 }
 
 /// The coverage of an email: for each stack, the number of entries from the front.
@@ -336,9 +326,7 @@ pub type Watermarks = Vec<(StackId, u32)>;
 
 /// Returns the number of covered entries of this stack.
 pub(super) fn watermark(watermarks: &Watermarks, stack: StackId) -> u32 {
-    let mut watermarks = watermarks.iter();
-    let own = watermarks.find(|(id, _)| *id == stack);
-    own.map_or(0, |(_, n)| *n)
+    watermarks.iter().find(|(id, _)| *id == stack).map_or(0, |(_, n)| *n)
 }
 
 /// A user's documents in a window.
@@ -365,31 +353,27 @@ impl UserStacks {
     /// Removes and returns the defective stacks. No marker can be appended to them, so their events
     /// would be emailed repeatedly.
     pub fn remove_defective(&mut self) -> Vec<BadStack> {
-        let mut bad = Vec::new();
-        self.stacks.retain(|stack| {
-            bad.extend(stack.defect.map(|reason| BadStack {
-                user: self.user.clone(),
-                day: stack.id.day,
-                reason,
-            }));
-            stack.defect.is_none()
-        });
-        bad
+        let report = |stack: &Stack| {
+            let reason = stack.defect?;
+            Some(BadStack { user: self.user.clone(), day: stack.id.day, reason })
+        };
+        let defective = self.stacks.iter().filter_map(report).collect();
+        self.stacks.retain(|stack| stack.defect.is_none());
+        defective
     }
 
     /// Returns whether an entry exists at this position.
-    pub fn holds(&self, place: Position) -> bool {
-        let mut stacks = self.stacks.iter();
-        stacks.any(|stack| stack.id == place.stack && (place.index as usize) < stack.entries.len())
+    pub fn holds(&self, position: Position) -> bool {
+        let index = position.index as usize;
+        self.stacks.iter().any(|stack| stack.id == position.stack && index < stack.entries.len())
     }
 
-    /// Hides the events that `meant` selects. The positions of other entries do not change.
-    pub fn exclude(&mut self, meant: impl Fn(Position, &Event) -> bool) {
+    /// Hides the events that `is_hidden` selects. The positions of other entries do not change.
+    pub fn exclude(&mut self, is_hidden: impl Fn(Position, &Event) -> bool) {
         for stack in &mut self.stacks {
-            let stack_id = stack.id;
             for (index, entry) in stack.entries.iter_mut().enumerate() {
-                let place = Position::new(stack_id, index);
-                if matches!(entry, Entry::Event(event) if meant(place, event)) {
+                let position = Position::new(stack.id, index);
+                if matches!(entry, Entry::Event(event) if is_hidden(position, event)) {
                     *entry = Entry::Other;
                 }
             }
@@ -399,11 +383,11 @@ impl UserStacks {
     /// Returns the pending events, oldest first, with each (type, object) once at its oldest
     /// position.
     pub fn pending(&self) -> Vec<EventAt<'_>> {
-        self.pending_that(|_, _| true)
+        self.pending_where(|_, _| true)
     }
 
     /// Returns the pending events that `keep` admits, given the event and the day of its stack.
-    pub fn pending_that(&self, keep: impl Fn(&Event, Day) -> bool) -> Vec<EventAt<'_>> {
+    pub fn pending_where(&self, keep: impl Fn(&Event, Day) -> bool) -> Vec<EventAt<'_>> {
         unique(self.stacks.iter().flat_map(Stack::uncovered), keep)
     }
 
@@ -428,17 +412,16 @@ impl UserStacks {
 
     /// Returns whether any stack has the marker with this id.
     pub fn has_digest_marker(&self, id: Id) -> bool {
-        self.any(|entry| matches!(entry, Entry::Marker(marker) if marker.id == Some(id)))
+        self.has_entry(|entry| matches!(entry, Entry::Marker(marker) if marker.id == Some(id)))
     }
 
-    /// Returns whether any stack has a `emailed_ids` marker with this id, so that its batch was emailed.
+    /// Returns whether any stack has the `mailed` marker with this id: its batch was emailed.
     pub fn has_batch_marker(&self, id: Id) -> bool {
-        self.any(|entry| matches!(entry, Entry::Mailed(mailed) if mailed.id == id))
+        self.has_entry(|entry| matches!(entry, Entry::Mailed(mailed) if mailed.id == id))
     }
 
-    fn any(&self, is_it: impl Fn(&Entry) -> bool) -> bool {
-        let mut entries = self.stacks.iter().flat_map(|stack| &stack.entries);
-        entries.any(is_it)
+    fn has_entry(&self, matches: impl Fn(&Entry) -> bool) -> bool {
+        self.stacks.iter().flat_map(|stack| &stack.entries).any(matches)
     }
 
     /// Returns all events, oldest first, with each (type, object) once at its oldest position.
@@ -449,12 +432,8 @@ impl UserStacks {
     /// Returns the current length of each stack with uncovered events. An email built from these
     /// stacks covers this much.
     pub fn watermarks(&self) -> Watermarks {
-        let open = |stack: &&Stack| stack.has_uncovered();
-        self.stacks
-            .iter()
-            .filter(open)
-            .map(|stack| (stack.id, stack.entries.len() as u32))
-            .collect()
+        let uncovered = self.stacks.iter().filter(|stack| stack.has_uncovered());
+        uncovered.map(|stack| (stack.id, stack.entries.len() as u32)).collect()
     }
 }
 
@@ -465,12 +444,13 @@ fn unique<'a>(
     keep: impl Fn(&Event, Day) -> bool,
 ) -> Vec<EventAt<'a>> {
     let mut seen: HashSet<(&ObjectId, &EventType), RandomState> = HashSet::default();
-    let kept = events.filter(|&(position, event)| {
-        keep(event, position.stack.day) && seen.insert((&event.o, &event.t))
-    });
-    let kept =
-        kept.map(|(position, event)| EventAt { position, event, at: event.at(position.stack.day) });
-    kept.collect()
+    events
+        .filter_map(|(position, event)| {
+            let day = position.stack.day;
+            let is_kept = keep(event, day) && seen.insert((&event.o, &event.t));
+            is_kept.then(|| EventAt { position, event, at: event.at(day) })
+        })
+        .collect()
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ fn stack(day: &str, entries: Vec<Entry>) -> Stack {
     Stack::new(StackId::of(day.parse().unwrap()), entries)
 }
 
-fn person(stacks: Vec<Stack>) -> UserStacks {
+fn user_stacks(stacks: Vec<Stack>) -> UserStacks {
     UserStacks { user: UserId::stored("ada"), stacks }
 }
 
@@ -36,14 +36,14 @@ fn objects(pending: &[EventAt<'_>]) -> Vec<String> {
 fn a_marker_covers_exactly_its_count() {
     let arrived_between =
         stack("20140422", vec![event("a"), event("b"), event("c"), marker(Some(2))]);
-    assert_eq!(objects(&person(vec![arrived_between]).pending()), ["c"]);
+    assert_eq!(objects(&user_stacks(vec![arrived_between]).pending()), ["c"]);
 }
 
 #[test]
 fn a_bare_marker_covers_everything_before_it() {
     let old =
         stack("20140422", vec![event("a"), marker(None), event("b"), marker(None), event("c")]);
-    assert_eq!(objects(&person(vec![old]).pending()), ["c"]);
+    assert_eq!(objects(&user_stacks(vec![old]).pending()), ["c"]);
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn an_unknown_entry_keeps_its_position() {
 
 #[test]
 fn the_same_event_on_two_days_is_pending_once_at_its_oldest_position() {
-    let days = person(vec![
+    let days = user_stacks(vec![
         stack("20140421", vec![event("a")]),
         stack("20140422", vec![event("b"), event("a")]),
     ]);
@@ -79,7 +79,7 @@ fn the_same_event_on_two_days_is_pending_once_at_its_oldest_position() {
 
 #[test]
 fn an_event_that_happens_again_after_its_email_is_pending_again() {
-    let again = person(vec![
+    let again = user_stacks(vec![
         stack("20140421", vec![event("a"), marker(Some(1))]),
         stack("20140422", vec![event("a")]),
     ]);
@@ -88,9 +88,9 @@ fn an_event_that_happens_again_after_its_email_is_pending_again() {
 
 #[test]
 fn a_rebuilt_email_contains_the_events_within_its_watermarks() {
-    let first = person(vec![stack("20140422", vec![event("a")])]);
+    let first = user_stacks(vec![stack("20140422", vec![event("a")])]);
     let watermarks = first.watermarks();
-    let later = person(vec![
+    let later = user_stacks(vec![
         stack("20140422", vec![event("a"), event("b")]),
         stack("20140423", vec![event("c")]),
     ]);
@@ -99,7 +99,7 @@ fn a_rebuilt_email_contains_the_events_within_its_watermarks() {
 
 #[test]
 fn without_pending_events_there_are_no_watermarks() {
-    let flushed = person(vec![stack("20140422", vec![event("a"), marker(Some(1))])]);
+    let flushed = user_stacks(vec![stack("20140422", vec![event("a"), marker(Some(1))])]);
     assert!(flushed.watermarks().is_empty());
 }
 
@@ -195,14 +195,14 @@ proptest! {
     #[test]
     fn no_event_is_lost_between_read_and_flush(steps in steps(0..4)) {
         let (entries, expected) = play(&steps);
-        prop_assert_eq!(objects(&person(vec![stack("20140422", entries)]).pending()), expected);
+        prop_assert_eq!(objects(&user_stacks(vec![stack("20140422", entries)]).pending()), expected);
     }
 
     #[test]
     fn the_original_rule_agrees_if_no_event_arrived_in_between(steps in steps(0..1)) {
         let (entries, _) = play(&steps);
         let expected = original(&entries);
-        prop_assert_eq!(objects(&person(vec![stack("20140422", entries)]).pending()), expected);
+        prop_assert_eq!(objects(&user_stacks(vec![stack("20140422", entries)]).pending()), expected);
     }
 
     #[test]
@@ -232,11 +232,11 @@ fn a_rebuilt_email_ignores_its_own_marker_and_respects_all_others() {
         marker(Some(6)),
         event("e"),
     ];
-    let person = person(vec![stack("20140422", entries)]);
+    let user_stacks = user_stacks(vec![stack("20140422", entries)]);
     let watermarks = vec![(StackId::of("20140422".parse().unwrap()), 4)];
 
-    assert_eq!(objects(&person.pending_within(&watermarks, OWN, |_, _| true)), ["b", "c"]);
-    assert_eq!(objects(&person.pending()), ["e"]);
+    assert_eq!(objects(&user_stacks.pending_within(&watermarks, OWN, |_, _| true)), ["b", "c"]);
+    assert_eq!(objects(&user_stacks.pending()), ["e"]);
 }
 
 mod retractions {

@@ -22,30 +22,30 @@ use super::user::User;
 
 /// Returns the pending events that the user's choices and this scope admit to digests.
 pub fn wanted<'a>(
-    person: &'a UserStacks,
+    user_stacks: &'a UserStacks,
     user: &User,
     scope: EmailScope,
     policies: &Policies,
 ) -> Vec<EventAt<'a>> {
-    person.pending_that(|event, day| is_wanted(event, day, user, scope, policies))
+    user_stacks.pending_where(|event, day| is_wanted(event, day, user, scope, policies))
 }
 
 /// Returns the events of [`wanted`] that this delivery covers. Its own marker hides none of them.
 pub fn wanted_by<'a>(
     row: &Delivery,
-    person: &'a UserStacks,
+    user_stacks: &'a UserStacks,
     user: &User,
     scope: EmailScope,
     policies: &Policies,
 ) -> Vec<EventAt<'a>> {
     let keep = |event: &Event, day| is_wanted(event, day, user, scope, policies);
-    person.pending_within(&row.watermarks, row.marker, keep)
+    user_stacks.pending_within(&row.watermarks, row.marker, keep)
 }
 
 fn is_wanted(event: &Event, day: Day, user: &User, scope: EmailScope, policies: &Policies) -> bool {
-    let (at, facts) = (|| event.at(day), Facts::default());
     let purpose = Purpose::Digest(scope);
-    classify(&event.t, at, facts, Some(user), policies, purpose).is_none()
+    let time = || event.at(day);
+    classify(&event.t, time, Facts::default(), Some(user), policies, purpose).is_none()
 }
 
 /// Builds the content of a digest, one item for each event. Returns `None` if no event applies.
@@ -57,18 +57,15 @@ pub fn assemble(
     caps: Caps,
     applies: impl Fn(&Event) -> Option<EventData>,
 ) -> Option<EmailContent> {
-    let applying = wanted.iter().filter_map(|pending| Some((pending, applies(pending.event)?)));
-    let mut included: Vec<(&EventAt<'_>, EventData)> = applying.collect();
-    included.sort_by_key(|(pending, _)| Reverse((pending.at, pending.position)));
-    let item = |(pending, data): (&EventAt<'_>, EventData)| EmailItem {
-        id: pending.event.o.clone(),
-        at: pending.at,
-        object: data.object,
-        details: data.details,
+    let mut newest_first: Vec<&EventAt<'_>> = wanted.iter().collect();
+    newest_first.sort_by_key(|pending| Reverse((pending.at, pending.position)));
+    let item = |pending: &EventAt<'_>| {
+        let EventData { object, details } = applies(pending.event)?;
+        Some(EmailItem { id: pending.event.o.clone(), at: pending.at, object, details })
     };
-    let items = included.into_iter();
-    let items = items.map(|included| (&included.0.event.t, item(included)));
-    let mut content = EmailContent::of(items.collect(), policies, Grouping::Each)?;
+    let items = newest_first.into_iter();
+    let included = items.filter_map(|pending| Some((&pending.event.t, item(pending)?))).collect();
+    let mut content = EmailContent::of(included, policies, Grouping::Each)?;
     content.cut(caps, 0);
     Some(content)
 }
@@ -79,36 +76,38 @@ pub fn showable<'a>(
     caps: Caps,
     applies: impl Fn(&Event) -> bool,
 ) -> Vec<&'a Event> {
-    let mut newest: Vec<&EventAt<'a>> = wanted.iter().collect();
-    newest.sort_by_key(|pending| Reverse((pending.at, pending.position)));
-    let mut shown: HashMap<&EventType, usize> = HashMap::new();
-    newest.retain(|pending| {
-        let of_type = shown.entry(&pending.event.t).or_default();
-        let shows = *of_type < caps.section && applies(pending.event);
-        *of_type += usize::from(shows);
-        shows
+    let mut newest_first: Vec<&EventAt<'a>> = wanted.iter().collect();
+    newest_first.sort_by_key(|pending| Reverse((pending.at, pending.position)));
+    let mut shown_by_type: HashMap<&EventType, usize> = HashMap::new();
+    newest_first.retain(|pending| {
+        let shown = shown_by_type.entry(&pending.event.t).or_default();
+        let is_shown = *shown < caps.section && applies(pending.event);
+        *shown += usize::from(is_shown);
+        is_shown
     });
-    newest.into_iter().map(|pending| pending.event).collect()
+    newest_first.into_iter().map(|pending| pending.event).collect()
 }
 
 /// The delay before a failed digest is first retried within its period.
-const AGAIN: TimeDelta = TimeDelta::hours(1);
+const FIRST_RETRY_DELAY: TimeDelta = TimeDelta::hours(1);
 /// The longest delay between two retries.
-const AT_LEAST: TimeDelta = TimeDelta::days(1);
+const MAX_RETRY_DELAY: TimeDelta = TimeDelta::days(1);
 
 /// Returns when a failed digest is retried automatically. The delay starts at one hour and doubles
 /// up to one day, because the cause of the failure may have passed.
 pub fn retry_at(row: &Delivery) -> Option<DateTime<Utc>> {
-    let has_failed = row.state == DeliveryState::Failed && !row.open;
-    let failed = row.outcome.settled.filter(|_| has_failed)?;
-    let doubled = AGAIN * (1 << row.attempts.reopened.min(5));
-    Some(failed + doubled.min(AT_LEAST))
+    if row.state != DeliveryState::Failed || row.open {
+        return None;
+    }
+    let doubled = FIRST_RETRY_DELAY * (1 << row.attempts.reopened.min(5));
+    Some(row.outcome.settled? + doubled.min(MAX_RETRY_DELAY))
 }
 
 /// The size of a backlog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PendingCounts {
     /// Users with at least one event in the backlog.
+    #[serde(rename = "people")]
     pub people: u64,
     /// Events in the backlogs of all these users.
     pub events: u64,
@@ -219,7 +218,7 @@ impl DayNote {
         self.is_clear() && self.blocked.is_none_or(|counts| !counts.is_nothing())
     }
 
-    /// Returns whether nothing is left that could expire.
+    /// Returns whether no event is left that could expire.
     pub fn is_settled(&self) -> bool {
         self.is_clear() && self.blocked.is_none_or(|counts| counts.is_nothing())
     }

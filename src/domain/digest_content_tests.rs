@@ -53,7 +53,7 @@ mod assembling {
         let many: Vec<(&str, String)> =
             (0..60).map(|n| (["A", "B", "C"][n % 3], format!("o{n}"))).collect();
         let (stacks, policies, caps) = (stacks(&many), Policies::default(), Caps::default());
-        let wanted = stacks.pending_that(|_, _| true);
+        let wanted = stacks.pending_where(|_, _| true);
         let applies = |event: &Event| !event.o.as_str().ends_with('7');
 
         let showable = showable(&wanted, caps, applies);
@@ -67,13 +67,13 @@ mod assembling {
 
     #[test]
     fn sections_follow_the_configured_order_and_then_their_names() {
-        let person = stacks(&[
+        let user_stacks = stacks(&[
             ("Zebra", "1".into()),
             ("Work", "2".into()),
             ("Ant", "3".into()),
             ("Show", "4".into()),
         ]);
-        let digest = assemble(&person.pending(), &policies(), Caps::default(), all).unwrap();
+        let digest = assemble(&user_stacks.pending(), &policies(), Caps::default(), all).unwrap();
         let headings: Vec<_> =
             digest.sections.iter().map(|section| section.heading.as_str()).collect();
         assert_eq!(headings, ["Shows near you", "New works", "Ant", "Zebra"]);
@@ -81,9 +81,10 @@ mod assembling {
 
     #[test]
     fn a_capped_section_shows_the_newest_and_counts_the_rest() {
-        let person = stacks(&works(30));
+        let user_stacks = stacks(&works(30));
         let digest =
-            assemble(&person.pending(), &policies(), Caps { section: 12, total: 40 }, all).unwrap();
+            assemble(&user_stacks.pending(), &policies(), Caps { section: 12, total: 40 }, all)
+                .unwrap();
         let [section] = &digest.sections[..] else { panic!("{digest:?}") };
         assert_eq!((section.shown(), digest.more(), digest.total), (12, 18, 30));
         assert_eq!(section.groups[0].items[0].id.as_str(), "29");
@@ -91,11 +92,12 @@ mod assembling {
 
     #[test]
     fn events_that_no_longer_apply_are_excluded_from_items_and_totals() {
-        let person = stacks(&works(5));
+        let user_stacks = stacks(&works(5));
         let applies = |event: &Event| {
             if event.o.as_str() == "3" { None } else { all(event) }
         };
-        let digest = assemble(&person.pending(), &policies(), Caps::default(), applies).unwrap();
+        let digest =
+            assemble(&user_stacks.pending(), &policies(), Caps::default(), applies).unwrap();
         assert_eq!(digest.total, 4);
     }
 
@@ -120,8 +122,8 @@ mod assembling {
         fn totals_are_exact_under_any_limits(kinds in prop::collection::vec(0usize..4, 1..120), section in 1usize..20, total in 1usize..40) {
             let names = ["Work", "Show", "Ant", "Zebra"];
             let events: Vec<_> = kinds.iter().enumerate().map(|(n, kind)| (names[*kind], n.to_string())).collect();
-            let person = stacks(&events);
-            let digest = assemble(&person.pending(), &policies(), Caps { section, total }, all).unwrap();
+            let user_stacks = stacks(&events);
+            let digest = assemble(&user_stacks.pending(), &policies(), Caps { section, total }, all).unwrap();
             prop_assert_eq!(digest.total, events.len() as u64);
             prop_assert_eq!(digest.sections.iter().map(|s| s.total).sum::<u64>(), digest.total);
             prop_assert!(digest.shown() <= total as u64);

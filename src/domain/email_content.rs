@@ -1,17 +1,19 @@
 //! The content of one email, a digest or a batch: sections by type, groups by topic, and items.
 //!
 //! Only events that still apply are included; if none is left, no email is sent (P6). Items that
-//! are not shown are counted: the shown ones and [`EmailContent::more`] add up to the total. Events that
-//! a batch counted but did not keep appear only in that number. Start with
+//! are not shown are counted: the shown ones and [`EmailContent::more`] add up to the total. Events
+//! that a batch counted but did not keep appear only in that number. Start with
 //! [`super::digest_content::assemble`] for digests and [`gather()`] for batches.
 
+use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
-use super::batch::{BatchItem as Kept, BatchKey};
+use super::batch::{BatchItem, BatchKey};
 use super::day_stack::Event;
-use super::details::Details;
+use super::details::{Actor, Details};
 use super::name::{EventType, FollowKey, ObjectId, UserId};
 pub use super::object::About;
 use super::object::Object;
@@ -19,7 +21,9 @@ use super::text_checks::{Mandate, Phrase};
 use super::type_policy::Policies;
 
 /// The most items that a group shows.
-const GROUP: usize = 5;
+const MAX_ITEMS_PER_GROUP: usize = 5;
+/// The most sections that an email of a batch shows.
+const MAX_SECTIONS: usize = 20;
 
 /// Limits on the number of items in an email.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,18 +65,21 @@ pub struct EmailItem {
 }
 
 impl EmailItem {
-    /// Returns the name of the event's actor, else of the object's author.
-    pub fn by(&self) -> Option<&str> {
-        let actor = self.details.as_ref().and_then(|of| of.actor.as_ref());
-        let name = actor.and_then(|actor| actor.name.as_deref());
-        name.or(self.object.by.as_deref())
+    fn actor(&self) -> Option<&Actor> {
+        self.details.as_ref()?.actor.as_ref()
     }
 
-    /// Returns that person with the actor's id; `None` if there is no name.
+    /// Returns the name of the event's actor, else of the object's author.
+    pub fn by(&self) -> Option<&str> {
+        let actor_name = self.actor().and_then(|actor| actor.name.as_deref());
+        actor_name.or(self.object.by.as_deref())
+    }
+
+    /// Returns the author with the actor's id; `None` if there is no name.
     pub fn person(&self) -> Option<Author> {
-        let name = self.by().map(str::trim).filter(|by| !by.is_empty())?;
-        let actor = self.details.as_ref().and_then(|of| of.actor.as_ref());
-        Some(Author { id: actor.map(|actor| actor.id.clone()), name: name.to_owned() })
+        let name = self.by().map(str::trim).filter(|name| !name.is_empty())?;
+        let id = self.actor().map(|actor| actor.id.clone());
+        Some(Author { id, name: name.to_owned() })
     }
 }
 
@@ -86,7 +93,7 @@ pub struct Author {
 }
 
 impl Author {
-    /// Returns whether both are the same person: by id, or by name if one of them has no id.
+    /// Compares by id, or by name if one of them has no id.
     pub fn is(&self, other: &Self) -> bool {
         match (&self.id, &other.id) {
             (Some(id), Some(other)) => id == other,
@@ -104,12 +111,12 @@ pub struct EventData {
     pub details: Option<Arc<Details>>,
 }
 
-/// The people who caused the events of a group or section.
+/// The authors of the events of a group or section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Authors {
-    /// These people, each once, the most recent first. Empty if the section has no phrase.
+    /// These authors, each once, the most recent first. Empty if the section has no phrase.
     Named(Vec<Author>),
-    /// The person behind at least one event is unknown.
+    /// The author of at least one event is unknown.
     Unknown,
 }
 
@@ -118,7 +125,7 @@ pub enum Authors {
 pub struct EmailGroup {
     /// The topic of all items.
     pub about: About,
-    /// The people behind all items, including those that are not shown.
+    /// The authors of all items, including those that are not shown.
     pub people: Authors,
     /// The items to show, newest first; at least one.
     pub items: Vec<EmailItem>,
@@ -137,7 +144,7 @@ pub struct EmailSection {
     pub phrase: Option<Phrase>,
     /// Why users cannot turn this type off; `None` if they can.
     pub mandate: Option<Mandate>,
-    /// The people of all groups.
+    /// The authors of all groups.
     pub people: Authors,
     /// The groups, ordered by their newest item, newest first.
     pub groups: Vec<EmailGroup>,
@@ -195,8 +202,8 @@ impl EmailContent {
         };
         let sections = &mut content.sections;
         for (kind, item) in included {
-            let known = sections.iter().position(|section| section.kind == *kind);
-            let index = known.unwrap_or_else(|| {
+            let position = sections.iter().position(|section| section.kind == *kind);
+            let index = position.unwrap_or_else(|| {
                 sections.push(EmailSection::new(kind, policies, grouping));
                 sections.len() - 1
             });
@@ -209,14 +216,14 @@ impl EmailContent {
     /// Cuts the groups and items to the limits. Each section reserves `reserved` items for every
     /// section that follows.
     pub(super) fn cut(&mut self, caps: Caps, reserved: usize) {
-        let (mut room, mut left) = (caps.total, self.sections.len());
+        let (mut room, mut sections_left) = (caps.total, self.sections.len());
         for section in &mut self.sections {
-            left -= 1;
-            let mut own = room.saturating_sub(left * reserved);
+            sections_left -= 1;
+            let mut section_room = room.saturating_sub(sections_left * reserved);
             section.groups.truncate(caps.section);
             for group in &mut section.groups {
-                group.items.truncate(GROUP.min(own));
-                own -= group.items.len();
+                group.items.truncate(MAX_ITEMS_PER_GROUP.min(section_room));
+                section_room -= group.items.len();
                 room -= group.items.len();
             }
             section.groups.retain(|group| !group.items.is_empty());
@@ -233,8 +240,7 @@ impl EmailContent {
 
     /// Returns the shown items with their types.
     pub fn items(&self) -> impl Iterator<Item = (&EventType, &EmailItem)> {
-        let sections = self.sections.iter();
-        sections.flat_map(|section| section.items().map(|item| (&section.kind, item)))
+        self.sections.iter().flat_map(|section| section.items().map(|item| (&section.kind, item)))
     }
 
     /// Returns the number of shown items.
@@ -257,15 +263,9 @@ impl EmailContent {
         if self.omitted > 0 || counted != self.total {
             return None;
         }
-        let mut sections = self.sections.iter();
-        let only = |section: &'_ EmailSection| section.abouts == 1;
-        let first = sections.next().filter(|section| only(section))?;
-        let name = first.groups.first()?.known_as()?;
-        let is_same = |section: &EmailSection| {
-            let group = section.groups.first().filter(|_| only(section));
-            group.and_then(EmailGroup::known_as) == Some(name)
-        };
-        sections.all(is_same).then_some(name)
+        let mut topics = self.sections.iter().map(EmailSection::only_topic);
+        let first = topics.next()??;
+        topics.all(|topic| topic == Some(first)).then_some(first)
     }
 }
 
@@ -292,9 +292,8 @@ impl EmailSection {
             Grouping::Each => About::Itself,
             Grouping::ByAbout => About::of(&item.object, self.phrase.as_ref()),
         };
-        let mut groups = self.groups.iter();
-        let known = groups.position(|group| group.about.is_same(&about));
-        let index = known.unwrap_or_else(|| {
+        let position = self.groups.iter().position(|group| group.about.is_same(&about));
+        let index = position.unwrap_or_else(|| {
             self.abouts += 1;
             self.groups.push(EmailGroup {
                 about,
@@ -312,6 +311,11 @@ impl EmailSection {
         self.total += 1;
         group.total += 1;
         group.items.push(item);
+    }
+
+    /// Returns the topic of all events of the section, if there is only one.
+    fn only_topic(&self) -> Option<&str> {
+        if self.abouts == 1 { self.groups.first()?.topic_name() } else { None }
     }
 
     /// Returns the shown items.
@@ -342,25 +346,23 @@ impl EmailGroup {
         }
     }
 
-    fn known_as(&self) -> Option<&str> {
-        let itself = || Some(self.items.first()?.object.key.as_str());
-        self.about.name().or_else(itself)
+    /// Returns the URL or title of the topic, or the key of an object that is its own topic.
+    fn topic_name(&self) -> Option<&str> {
+        let object_key = || Some(self.items.first()?.object.key.as_str());
+        self.about.name().or_else(object_key)
     }
 }
 
 impl Authors {
-    fn add(&mut self, person: Option<Author>) {
-        let Self::Named(known) = self else { return };
-        match person {
-            Some(person) if known.iter().any(|one| one.is(&person)) => {}
-            Some(person) => known.push(person),
+    fn add(&mut self, author: Option<Author>) {
+        let Self::Named(authors) = self else { return };
+        match author {
+            Some(author) if authors.iter().any(|known| known.is(&author)) => {}
+            Some(author) => authors.push(author),
             None => *self = Self::Unknown,
         }
     }
 }
-
-/// The most sections that an email shows.
-const SECTIONS: usize = 20;
 
 /// Groups the kept events of a batch, given in the order of joining. `omitted` more are only
 /// counted.
@@ -369,7 +371,7 @@ const SECTIONS: usize = 20;
 /// result is `None` if no kept event applies.
 pub fn gather(
     key: &BatchKey,
-    kept: &[Kept],
+    kept: &[BatchItem],
     omitted: u64,
     policies: &Policies,
     applies: impl Fn(&Event) -> Option<EventData>,
@@ -384,7 +386,7 @@ pub fn gather(
         section.omitted = omitted;
         section.total += omitted;
     }
-    content.sections.truncate(SECTIONS);
+    content.sections.truncate(MAX_SECTIONS);
     // Every section shows at least one item before another gets more than its share.
     content.cut(Caps::default(), 1);
     Some(content)
@@ -393,28 +395,25 @@ pub fn gather(
 /// Returns the events that apply, newest first. Each object of a type appears once, at the time of
 /// its last event.
 fn newest_first(
-    kept: &[Kept],
+    kept: &[BatchItem],
     applies: impl Fn(&Event) -> Option<EventData>,
 ) -> Vec<(&EventType, EmailItem)> {
-    let mut items: Vec<(usize, &EventType, EmailItem)> = Vec::new();
-    for (index, kept) in kept.iter().enumerate() {
-        let Some(EventData { object, details }) = applies(&Event::from(kept.clone())) else {
+    // The sort is stable, so of two events of one second the last to join comes first.
+    let mut newest_first: Vec<&BatchItem> = kept.iter().rev().collect();
+    newest_first.sort_by_key(|item| Reverse(item.i.time()));
+    let mut seen: HashSet<(&EventType, &ObjectId)> = HashSet::new();
+    let mut included = Vec::new();
+    for item in newest_first {
+        if seen.contains(&(&item.t, &item.o)) {
             continue;
-        };
-        let (id, at) = (kept.o.clone(), kept.i.time());
-        let item = EmailItem { id, at, object, details };
-        let same = |(_, kind, known): &&mut (usize, &EventType, EmailItem)| {
-            **kind == kept.t && known.id == item.id
-        };
-        match items.iter_mut().find(same) {
-            Some(known) if known.2.at <= item.at => (known.0, known.2) = (index, item),
-            Some(_) => {}
-            None => items.push((index, &kept.t, item)),
+        }
+        if let Some(EventData { object, details }) = applies(&Event::from(item.clone())) {
+            seen.insert((&item.t, &item.o));
+            let (id, at) = (item.o.clone(), item.i.time());
+            included.push((&item.t, EmailItem { id, at, object, details }));
         }
     }
-    items.sort_by_key(|(index, _, item)| std::cmp::Reverse((item.at, *index)));
-    let included = items.into_iter().map(|(_, kind, item)| (kind, item));
-    included.collect()
+    included
 }
 
 #[cfg(test)]

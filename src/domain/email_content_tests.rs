@@ -16,8 +16,8 @@ fn start() -> DateTime<Utc> {
 }
 
 /// Returns events that joined one minute apart.
-fn kept(events: &[(&str, &str)]) -> Vec<Kept> {
-    let item = |(minute, (t, o)): (i64, &(&str, &str))| Kept {
+fn kept(events: &[(&str, &str)]) -> Vec<BatchItem> {
+    let item = |(minute, (t, o)): (i64, &(&str, &str))| BatchItem {
         i: Id::at(start() + TimeDelta::minutes(minute), [0; 8]),
         t: EventType::stored(t),
         o: ObjectId::stored(o),
@@ -336,9 +336,10 @@ proptest! {
             phrase: n.is_multiple_of(2).then(|| "commented on".parse().unwrap()),
             ..Policy::default()
         });
-        let key = match typed {
-            true => BatchKey::Type(EventType::stored("T1")),
-            false => BatchKey::Chosen("all".parse().unwrap()),
+        let key = if typed {
+            BatchKey::Type(EventType::stored("T1"))
+        } else {
+            BatchKey::Chosen("all".parse().unwrap())
         };
         let kept = kept(&events);
         let expected: std::collections::HashSet<_> = kept
@@ -367,7 +368,7 @@ proptest! {
             }
             for group in &section.groups {
                 prop_assert!(group.items.len() as u64 <= group.total);
-                prop_assert!(group.items.is_sorted_by_key(|item| std::cmp::Reverse(item.at)));
+                prop_assert!(group.items.is_sorted_by_key(|item| Reverse(item.at)));
             }
         }
     }

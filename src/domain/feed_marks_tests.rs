@@ -23,7 +23,7 @@ fn window() -> DaySet {
 }
 
 /// Creates stacks with these objects day by day; `None` creates a marker.
-fn person(days: &[Vec<Option<u8>>]) -> UserStacks {
+fn user_stacks(days: &[Vec<Option<u8>>]) -> UserStacks {
     let entry = |what: &Option<u8>| match what {
         Some(object) => Entry::Event(Event {
             t: EventType::stored(["A", "B"][usize::from(object % 2)]),
@@ -54,11 +54,11 @@ fn items(places: impl IntoIterator<Item = (u32, u32)>) -> Marked {
 
 #[test]
 fn a_mark_by_id_covers_every_occurrence() {
-    let person = person(&[vec![Some(1), Some(2)], vec![Some(1)], vec![Some(2), Some(1)]]);
+    let user_stacks = user_stacks(&[vec![Some(1), Some(2)], vec![Some(1)], vec![Some(2), Some(1)]]);
     for marked_by in [(0, 0), (1, 0), (2, 1)] {
         let mut inbox = inbox();
 
-        inbox.mark(&person, &window(), &items([marked_by]), Mark::Read, now());
+        inbox.mark(&user_stacks, &window(), &items([marked_by]), Mark::Read, now());
 
         let read = |(day, index)| inbox.state(place(day, index)) == ItemState::Read;
         assert!([(0, 0), (1, 0), (2, 1)].into_iter().all(read));
@@ -69,8 +69,8 @@ fn a_mark_by_id_covers_every_occurrence() {
 #[test]
 fn a_cursor_marks_only_items_that_were_shown() {
     let (before, after) = (vec![Some(1)], vec![Some(1), Some(2)]);
-    let cursor = FeedCursor::at_end_of(&person(&[before]));
-    let later = person(&[after, vec![Some(3)]]);
+    let cursor = FeedCursor::at_end_of(&user_stacks(&[before]));
+    let later = user_stacks(&[after, vec![Some(3)]]);
     let mut inbox = inbox();
 
     inbox.mark(&later, &window(), &Marked::To(cursor, Kinds::default()), Mark::Read, now());
@@ -85,7 +85,7 @@ fn a_cursor_beyond_the_stored_entries_marks_no_later_ones() {
     let mut inbox = inbox();
 
     inbox.mark(
-        &person(&[vec![Some(1)]]),
+        &user_stacks(&[vec![Some(1)]]),
         &window(),
         &Marked::To(cursor, Kinds::default()),
         Mark::Seen,
@@ -100,10 +100,10 @@ fn a_cursor_beyond_the_stored_entries_marks_no_later_ones() {
 #[test]
 fn a_repeated_event_keeps_its_state_even_after_its_first_day_expires() {
     let mut inbox = inbox();
-    let before = person(&[vec![Some(1)], vec![Some(2)]]);
+    let before = user_stacks(&[vec![Some(1)], vec![Some(2)]]);
     inbox.mark(&before, &window(), &items([(0, 0)]), Mark::Read, now());
 
-    let again = person(&[vec![Some(1)], vec![Some(2), Some(1)]]);
+    let again = user_stacks(&[vec![Some(1)], vec![Some(2), Some(1)]]);
     let opened = Marked::To(FeedCursor::at_end_of(&again), Kinds::default());
     inbox.mark(&again, &window(), &opened, Mark::Seen, now());
 
@@ -113,12 +113,12 @@ fn a_repeated_event_keeps_its_state_even_after_its_first_day_expires() {
 
 #[test]
 fn marking_again_reports_no_change() {
-    let person = person(&[vec![Some(1)]]);
+    let user_stacks = user_stacks(&[vec![Some(1)]]);
     let (mut inbox, later) = (inbox(), now() + chrono::TimeDelta::hours(1));
-    let all = Marked::To(FeedCursor::at_end_of(&person), Kinds::default());
+    let all = Marked::To(FeedCursor::at_end_of(&user_stacks), Kinds::default());
 
-    let first = inbox.mark(&person, &window(), &all, Mark::Seen, now());
-    let again = inbox.mark(&person, &window(), &all, Mark::Seen, later);
+    let first = inbox.mark(&user_stacks, &window(), &all, Mark::Seen, now());
+    let again = inbox.mark(&user_stacks, &window(), &all, Mark::Seen, later);
 
     assert!(first && !again);
     assert_eq!(inbox.changed, now());
@@ -127,7 +127,7 @@ fn marking_again_reports_no_change() {
 #[test]
 fn marks_outside_the_window_are_deleted() {
     let mut inbox = inbox();
-    let old = person(&[vec![Some(1)], vec![Some(2)]]);
+    let old = user_stacks(&[vec![Some(1)], vec![Some(2)]]);
     inbox.mark(&old, &window(), &items([(0, 0), (1, 0)]), Mark::Read, now());
 
     let later = DaySet::ending(day(3), 2);
@@ -138,10 +138,10 @@ fn marks_outside_the_window_are_deleted() {
 
 #[test]
 fn unread_and_restored_items_stay_seen() {
-    let person = person(&[vec![Some(1)]]);
+    let user_stacks = user_stacks(&[vec![Some(1)]]);
     let mut inbox = inbox();
     let mut state = |mark| {
-        inbox.mark(&person, &window(), &items([(0, 0)]), mark, now());
+        inbox.mark(&user_stacks, &window(), &items([(0, 0)]), mark, now());
         inbox.state(place(0, 0))
     };
 
@@ -154,11 +154,11 @@ fn unread_and_restored_items_stay_seen() {
 
 #[test]
 fn an_unseen_item_that_is_archived_and_restored_is_unseen() {
-    let person = person(&[vec![Some(1), Some(2)]]);
+    let user_stacks = user_stacks(&[vec![Some(1), Some(2)]]);
     let mut inbox = inbox();
     for mark in [Mark::Archive, Mark::Restore] {
         let all = Marked::Items(vec![place(0, 0), place(0, 1)]);
-        inbox.mark(&person, &window(), &all, mark, now());
+        inbox.mark(&user_stacks, &window(), &all, mark, now());
     }
 
     assert_eq!(inbox.state(place(0, 0)), ItemState::Unseen);
@@ -187,7 +187,7 @@ proptest! {
         days in days(),
         steps in proptest::collection::vec((marks(), 0..3_u32, 0..20_u32, any::<bool>()), 0..12),
     ) {
-        let person = person(&days);
+        let user_stacks = user_stacks(&days);
         let all = days.iter().zip(0_u32..);
         let all = all.flat_map(|(entries, n)| entries.iter().zip(0_u32..).map(move |(what, i)| ((n, i), *what)));
         let all: Vec<((u32, u32), u8)> = all.filter_map(|(place, what)| Some((place, what?))).collect();
@@ -204,7 +204,7 @@ proptest! {
                 let shown = all.iter().map(|(_, what)| *what).filter(is_shown);
                 (Marked::To(cursor.parse().unwrap(), Kinds::default()), shown.collect())
             };
-            inbox.mark(&person, &window(), &which, mark, now());
+            inbox.mark(&user_stacks, &window(), &which, mark, now());
             for one in meant {
                 if !matches!(mark, Mark::Archive | Mark::Restore) {
                     seen.insert(one);

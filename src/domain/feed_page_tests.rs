@@ -11,7 +11,7 @@ mod cursors {
         Entry::Event(Event { t: EventType::stored("T"), o: ObjectId::stored(o), i: None })
     }
 
-    fn person(days: &[&[&str]]) -> UserStacks {
+    fn user_stacks(days: &[&[&str]]) -> UserStacks {
         let first: Day = "20140420".parse().unwrap();
         let stack = |(n, objects): (usize, &&[&str])| {
             let entries = objects.iter().map(|o| event(o)).collect();
@@ -24,18 +24,18 @@ mod cursors {
         }
     }
 
-    fn shown(person: &UserStacks, query: &Query) -> Vec<String> {
-        select(person, query).iter().map(|item| item.event.o.to_string()).collect()
+    fn shown(user_stacks: &UserStacks, query: &Query) -> Vec<String> {
+        select(user_stacks, query).iter().map(|item| item.event.o.to_string()).collect()
     }
 
     #[test]
     fn the_feed_is_newest_first() {
-        assert_eq!(shown(&person(&[&["a", "b"], &["c"]]), &Query::default()), ["c", "b", "a"]);
+        assert_eq!(shown(&user_stacks(&[&["a", "b"], &["c"]]), &Query::default()), ["c", "b", "a"]);
     }
 
     #[test]
     fn flushed_events_stay_in_the_feed() {
-        let mut flushed = person(&[&["a"]]);
+        let mut flushed = user_stacks(&[&["a"]]);
         flushed.stacks[0]
             .entries
             .push(Entry::Marker(crate::domain::DigestMarker { id: None, n: Some(1) }));
@@ -44,23 +44,26 @@ mod cursors {
 
     #[test]
     fn the_next_page_does_not_move_when_events_arrive() {
-        let before = person(&[&["a", "b"], &["c", "d"]]);
+        let before = user_stacks(&[&["a", "b"], &["c", "d"]]);
         let third = select(&before, &Query::default())[1].position;
         let query = Query { before: Some(third), ..Query::default() };
-        let after = person(&[&["a", "b"], &["c", "d", "e", "f"]]);
+        let after = user_stacks(&[&["a", "b"], &["c", "d", "e", "f"]]);
         assert_eq!(shown(&before, &query), shown(&after, &query));
     }
 
     #[test]
     fn a_cursor_finds_later_events_even_on_the_previous_day() {
-        let cursor = FeedCursor::at_end_of(&person(&[&["a"], &["b"]]));
+        let cursor = FeedCursor::at_end_of(&user_stacks(&[&["a"], &["b"]]));
         let query = Query { after: Some(cursor), ..Query::default() };
-        assert_eq!(shown(&person(&[&["a", "late"], &["b"], &["new"]]), &query), ["new", "late"]);
+        assert_eq!(
+            shown(&user_stacks(&[&["a", "late"], &["b"], &["new"]]), &query),
+            ["new", "late"]
+        );
     }
 
     #[test]
     fn cursors_round_trip_and_malformed_ones_are_rejected() {
-        let cursor = FeedCursor::at_end_of(&person(&[&["a"], &["b", "c"]]));
+        let cursor = FeedCursor::at_end_of(&user_stacks(&[&["a"], &["b", "c"]]));
         assert_eq!(cursor.to_string(), "c20140420.1-20140421.2");
         assert_eq!(cursor.to_string().parse::<FeedCursor>().unwrap(), cursor);
         assert_eq!("c".parse::<FeedCursor>().unwrap(), FeedCursor::default());
@@ -76,17 +79,17 @@ mod cursors {
                 counts.iter().enumerate().map(|(day, count)| (0..*count).map(|n| format!("{day}-{n}")).collect()).collect();
             let borrowed: Vec<Vec<&str>> = names.iter().map(|day| day.iter().map(String::as_str).collect()).collect();
             let days: Vec<&[&str]> = borrowed.iter().map(Vec::as_slice).collect();
-            let person = person(&days);
+            let user_stacks = user_stacks(&days);
             let mut query = Query::default();
             let mut paged = Vec::new();
             loop {
-                let rest = select(&person, &query);
+                let rest = select(&user_stacks, &query);
                 let page = &rest[..rest.len().min(size)];
                 let Some(last) = page.last() else { break };
                 paged.extend(page.iter().map(|item| item.event.o.to_string()));
                 query.before = Some(last.position);
             }
-            prop_assert_eq!(paged, shown(&person, &Query::default()));
+            prop_assert_eq!(paged, shown(&user_stacks, &Query::default()));
         }
     }
 }

@@ -18,7 +18,7 @@ fn event(i: Option<Id>) -> Event {
     Event { t: EventType::stored("Published"), o: ObjectId::stored("1"), i }
 }
 
-fn person(days_ago: i64, events: Vec<Option<Id>>) -> UserStacks {
+fn user_stacks(days_ago: i64, events: Vec<Option<Id>>) -> UserStacks {
     let day = Day::of(time(-86_400 * days_ago));
     let entries = events.into_iter().map(|i| Entry::Event(event(i)));
     UserStacks {
@@ -27,24 +27,24 @@ fn person(days_ago: i64, events: Vec<Option<Id>>) -> UserStacks {
     }
 }
 
-fn shown(mut person: UserStacks, start: Start) -> Vec<u32> {
-    person.begin_at(Some(start));
-    let events = person.stacks.iter().flat_map(Stack::events);
+fn shown(mut user_stacks: UserStacks, start: Start) -> Vec<u32> {
+    user_stacks.begin_at(Some(start));
+    let events = user_stacks.stacks.iter().flat_map(Stack::events);
     events.map(|(place, _)| place.index).collect()
 }
 
 #[test]
 fn a_start_hides_earlier_entries_and_shows_later_ones_of_the_same_second() {
-    let before = person(0, vec![Some(id(0, 1, 1)), Some(id(0, 2, 9)), None]);
+    let before = user_stacks(0, vec![Some(id(0, 1, 1)), Some(id(0, 2, 9)), None]);
     let start = Start::new(time(-5), id(0, 1, 5), Some(&before));
     let after = [Some(id(0, 1, 6)), Some(id(0, 2, 1)), Some(id(1, 3, 0)), None];
     let late = [Some(id(-1, 3, 0)), Some(id(0, 1, 4))];
     let mut events = vec![Some(id(0, 1, 1)), Some(id(0, 2, 9)), None];
     events.extend(after.into_iter().chain(late));
 
-    assert_eq!(shown(person(0, events), start), [3, 4, 5, 6]);
-    assert_eq!(shown(person(1, vec![None, Some(id(-86_400, 1, 1))]), start), [0; 0]);
-    assert_eq!(shown(person(-1, vec![None]), start), [0]);
+    assert_eq!(shown(user_stacks(0, events), start), [3, 4, 5, 6]);
+    assert_eq!(shown(user_stacks(1, vec![None, Some(id(-86_400, 1, 1))]), start), [0; 0]);
+    assert_eq!(shown(user_stacks(-1, vec![None]), start), [0]);
 }
 
 #[test]
