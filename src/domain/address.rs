@@ -42,8 +42,8 @@ impl Address {
         if !local.chars().all(is_in_local_part) {
             return refuse("holds a character that an address cannot have");
         }
-        let in_dns = address.domain_in_ascii();
-        if !(is_host(address.domain()) && in_dns.is_ascii() && is_host(&in_dns)) {
+        let dns_name = address.domain_in_ascii();
+        if !(is_host(address.domain()) && dns_name.is_ascii() && is_host(&dns_name)) {
             return refuse("has a domain that cannot receive email");
         }
         Ok(address)
@@ -101,9 +101,9 @@ impl Address {
         }
         let lower = self.lowered();
         let local: String = lower.local().nfc().collect();
-        let composed: String = lower.domain().nfc().collect();
-        let domain = idna::domain_to_ascii(&composed).unwrap_or(composed);
-        Self::within(local, &domain).unwrap_or(lower)
+        let composed_domain: String = lower.domain().nfc().collect();
+        let domain = idna::domain_to_ascii(&composed_domain).unwrap_or(composed_domain);
+        Self::from_parts(&local, &domain).unwrap_or(lower)
     }
 
     /// Returns the spellings under which an older version may have stored this address, when it
@@ -114,23 +114,24 @@ impl Address {
             return vec![folded];
         }
         let lower = self.lowered();
-        let (unicode, read) = idna::domain_to_unicode(folded.domain());
-        let unicode = if read.is_ok() { unicode } else { folded.domain().to_owned() };
-        let locals = [folded.local(), &folded.local().nfd().collect::<String>(), lower.local()]
-            .map(str::to_owned);
-        let decomposed: String = unicode.nfd().collect();
-        let domains = [folded.domain().to_owned(), unicode, decomposed, lower.domain().to_owned()];
-        let mut all = vec![folded];
-        for (local, domain) in
-            locals.iter().flat_map(|local| domains.iter().map(move |domain| (local, domain)))
-        {
-            if let Some(spelling) = Self::within(local.clone(), domain)
-                && !all.contains(&spelling)
-            {
-                all.push(spelling);
+        let unicode_domain = match idna::domain_to_unicode(folded.domain()) {
+            (unicode, Ok(())) => unicode,
+            (_, Err(_)) => folded.domain().to_owned(),
+        };
+        let decomposed = |text: &str| text.nfd().collect::<String>();
+        let decomposed_local = decomposed(folded.local());
+        let decomposed_domain = decomposed(&unicode_domain);
+        let mut spellings = vec![folded.clone()];
+        for local in [folded.local(), &decomposed_local, lower.local()] {
+            for domain in [folded.domain(), &unicode_domain, &decomposed_domain, lower.domain()] {
+                if let Some(spelling) = Self::from_parts(local, domain)
+                    && !spellings.contains(&spelling)
+                {
+                    spellings.push(spelling);
+                }
             }
         }
-        all
+        spellings
     }
 
     /// Returns the address in lower case, otherwise unchanged.
@@ -142,8 +143,8 @@ impl Address {
 
     /// Returns the address unless it became invalid. Mapping a domain to its DNS form can produce
     /// dots and other characters, or make it longer.
-    fn within(local: String, domain: &str) -> Option<Self> {
-        Self::stored(local + "@" + domain).ok()
+    fn from_parts(local: &str, domain: &str) -> Option<Self> {
+        Self::stored(format!("{local}@{domain}")).ok()
     }
 
     /// Returns the part before the `@`. It is as confidential as the address.
@@ -154,10 +155,10 @@ impl Address {
     /// Returns the domain in its DNS form: Punycode if it is not ASCII.
     pub fn domain_in_ascii(&self) -> Cow<'_, str> {
         let domain = self.domain();
-        match idna::domain_to_ascii(domain) {
-            Ok(ascii) if !domain.is_ascii() => ascii.into(),
-            _ => domain.into(),
+        if domain.is_ascii() {
+            return domain.into();
         }
+        idna::domain_to_ascii(domain).map_or(domain.into(), Cow::Owned)
     }
 
     /// Returns the unmasked address. Only the mailer and the store may use it.
@@ -189,11 +190,9 @@ impl FromStr for AddressCursor {
     type Err = Invalid;
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
-        let bytes = hex::decode(text).ok();
-        bytes
-            .and_then(|bytes| Address::stored(String::from_utf8(bytes).ok()?).ok())
-            .map(Self)
-            .ok_or_else(|| Invalid::new("cursor", "", "is not one that a page gave as its next"))
+        let decode = || Address::stored(String::from_utf8(hex::decode(text).ok()?).ok()?).ok();
+        let why = "is not one that a page gave as its next";
+        decode().map(Self).ok_or_else(|| Invalid::new("cursor", "", why))
     }
 }
 
@@ -208,11 +207,11 @@ fn is_in_local_part(c: char) -> bool {
 /// Returns whether the domain has at least two labels of 1 to 63 characters each. Underscores are
 /// allowed, because hosts with one exist.
 fn is_host(domain: &str) -> bool {
-    let is_edge = |c: char| c.is_ascii_alphanumeric() || !c.is_ascii();
+    let is_letter_or_digit = |c: char| c.is_ascii_alphanumeric() || !c.is_ascii();
     let is_label = |label: &str| {
-        let fits = label.chars().all(|c| is_edge(c) || "-_".contains(c));
-        fits && label.starts_with(is_edge)
-            && label.ends_with(is_edge)
+        label.chars().all(|c| is_letter_or_digit(c) || "-_".contains(c))
+            && label.starts_with(is_letter_or_digit)
+            && label.ends_with(is_letter_or_digit)
             && label.chars().count() <= 63
     };
     domain.contains('.') && domain.split('.').all(is_label)
@@ -254,10 +253,8 @@ mod tests {
             "ada@⑴.example",
         ] {
             let address = Address::stored(text).unwrap();
-            let all = address.spellings().into_iter().chain([address.folded()]);
-            for form in all {
-                let read = Address::stored(form.reveal());
-                assert!(read.is_ok(), "{text}: {}", form.reveal());
+            for form in address.spellings().into_iter().chain([address.folded()]) {
+                assert!(Address::stored(form.reveal()).is_ok(), "{text}: {}", form.reveal());
             }
         }
     }

@@ -19,9 +19,9 @@ impl Point {
     /// Creates a point. Rejects a longitude outside -180 to 180, a latitude outside -90 to 90, and
     /// NaN.
     pub fn new(lng: f64, lat: f64) -> Result<Self, Invalid> {
-        for (what, degrees, most) in [("longitude", lng, 180.0), ("latitude", lat, 90.0)] {
-            if !(-most..=most).contains(&degrees) {
-                let why = format!("is not between -{most} and {most} degrees");
+        for (what, degrees, limit) in [("longitude", lng, 180.0), ("latitude", lat, 90.0)] {
+            if !(-limit..=limit).contains(&degrees) {
+                let why = format!("is not between -{limit} and {limit} degrees");
                 return Err(Invalid::new(what, degrees, why));
             }
         }
@@ -42,8 +42,8 @@ impl Point {
     /// MongoDB's radius (6378.1 km).
     pub fn distance_km(self, other: Self) -> f64 {
         let (lat_a, lat_b) = (self.lat.to_radians(), other.lat.to_radians());
-        let half = |degrees: f64| (degrees.to_radians() / 2.0).sin().powi(2);
-        let h = half(other.lat - self.lat) + lat_a.cos() * lat_b.cos() * half(other.lng - self.lng);
+        let hav = |degrees: f64| (degrees.to_radians() / 2.0).sin().powi(2);
+        let h = hav(other.lat - self.lat) + lat_a.cos() * lat_b.cos() * hav(other.lng - self.lng);
         2.0 * EARTH_RADIUS_KM * h.sqrt().min(1.0).asin()
     }
 }
@@ -116,8 +116,7 @@ pub const MAX_KM: f64 = 20_100.0;
 
 impl From<Selector> for Audience {
     fn from(to: Selector) -> Self {
-        let except = Vec::new();
-        Self { to, except }
+        Self { to, except: Vec::new() }
     }
 }
 
@@ -193,8 +192,8 @@ impl Audience {
 
     /// Returns whether the audience names at most [`SMALL`] users and excludes at most [`SMALL`].
     pub fn is_small(&self) -> bool {
-        let names = matches!(self.to, Selector::Users(_));
-        names && self.named().len() <= SMALL && self.except.len() <= SMALL
+        matches!(&self.to, Selector::Users(users) if users.len() <= SMALL)
+            && self.except.len() <= SMALL
     }
 
     /// Returns whether this user is excluded.
@@ -204,11 +203,11 @@ impl Audience {
 }
 
 /// Returns these values in ascending order, each once.
-pub fn distinct<T: Ord>(all: impl IntoIterator<Item = T>) -> Vec<T> {
-    let mut all: Vec<T> = all.into_iter().collect();
-    all.sort_unstable();
-    all.dedup();
-    all
+pub fn distinct<T: Ord>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut sorted: Vec<T> = values.into_iter().collect();
+    sorted.sort_unstable();
+    sorted.dedup();
+    sorted
 }
 
 #[cfg(test)]

@@ -160,7 +160,7 @@ pub fn check_event_time(
         bound(accepted.end()),
     );
     let at = at.to_rfc3339_opts(SecondsFormat::AutoSi, true);
-    Err(Invalid::new("time", at, why).of_kind(NameErrorKind::Time))
+    Err(Invalid::new("time", at, why).with_kind(NameErrorKind::Time))
 }
 
 #[cfg(test)]

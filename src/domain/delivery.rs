@@ -328,11 +328,8 @@ impl Settlement {
     /// Changes the cause of a failure to [`Cause::GivenUp`]. The cause of an unknown outcome stays.
     #[must_use]
     pub fn given_up(self) -> Self {
-        let cause = match self.state {
-            DeliveryState::Failed => Some(Cause::GivenUp),
-            _ => self.cause,
-        };
-        Self { cause, ..self }
+        let is_failure = self.state == DeliveryState::Failed;
+        Self { cause: if is_failure { Some(Cause::GivenUp) } else { self.cause }, ..self }
     }
 }
 

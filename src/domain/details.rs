@@ -44,8 +44,7 @@ pub struct Actor {
 impl Actor {
     /// Creates an actor with nothing but an id.
     pub fn bare(id: UserId) -> Self {
-        let (name, url, image) = (None, None, None);
-        Self { id, name, url, image }
+        Self { id, name: None, url: None, image: None }
     }
 
     fn check(&self) -> Result<(), Invalid> {
@@ -81,7 +80,7 @@ pub struct Details {
     /// Further data for the application's feed, passed through: up to [`MAX_DATA`] bytes.
     #[serde(default, skip_serializing_if = "Json::is_null")]
     pub data: Json,
-    /// Why users get the event: see [`Details::reason_of`].
+    /// Why users get the event: see [`Details::reason_for`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The keys whose followers get the event, if there are several: see [`Details::follow_keys`].
@@ -100,8 +99,8 @@ impl Details {
             let why =
                 format_args!("characters is more than the {MAX_TEXT} that an event's text has");
             Invalid::check_limit("text of", characters, MAX_TEXT, why)?;
-            let odd = |c: char| c.is_control() && c != '\n' && c != '\t';
-            if text.trim().is_empty() || text.contains(odd) {
+            let is_forbidden = |c: char| c.is_control() && c != '\n' && c != '\t';
+            if text.trim().is_empty() || text.contains(is_forbidden) {
                 let why = "is not a text without control characters; leave it out if there is none";
                 return Err(Invalid::new("text", text.escape_debug(), why));
             }
@@ -112,7 +111,7 @@ impl Details {
 
     /// Returns why users get an event with this audience, in the words of the feed API: `named`,
     /// `near`, or `follows KEY`. With several keys it is `follows` alone.
-    pub fn reason_of(audience: &Audience) -> String {
+    pub fn reason_for(audience: &Audience) -> String {
         match &audience.to {
             Selector::Users(_) => "named".to_owned(),
             Selector::Near { .. } => "near".to_owned(),
@@ -125,14 +124,14 @@ impl Details {
 
     /// Returns the number of bytes in all texts, for the limits of caches.
     pub fn bytes(&self) -> usize {
+        let sum = |texts: &[&Option<String>]| {
+            texts.iter().copied().flatten().map(String::len).sum::<usize>()
+        };
         let actor = self.actor.as_ref().map_or(0, |actor| {
-            let texts = [&actor.name, &actor.url, &actor.image];
-            let texts = texts.into_iter().flatten().map(String::len);
-            actor.id.as_str().len() + texts.sum::<usize>()
+            actor.id.as_str().len() + sum(&[&actor.name, &actor.url, &actor.image])
         });
-        let texts = [&self.text, &self.reason].into_iter().flatten();
-        let keys = self.keys.iter().map(|key| key.as_str().len());
-        actor + texts.map(String::len).chain(keys).sum::<usize>() + self.data.bytes()
+        let keys: usize = self.keys.iter().map(|key| key.as_str().len()).sum();
+        actor + sum(&[&self.text, &self.reason]) + keys + self.data.bytes()
     }
 
     /// Returns the key whose followers get the event, if there is exactly one.
@@ -141,7 +140,7 @@ impl Details {
     }
 
     /// Returns the keys of an audience that has 2 to [`MAX_NAMED_KEYS`] of them; otherwise none.
-    pub fn keys_of(audience: &Audience) -> Vec<FollowKey> {
+    pub fn named_keys(audience: &Audience) -> Vec<FollowKey> {
         match &audience.to {
             Selector::FollowersOf(keys) if (2..=MAX_NAMED_KEYS).contains(&keys.len()) => {
                 keys.clone()
@@ -161,7 +160,7 @@ impl Details {
 
     /// Returns whether the writer gave the same details. The reason is ignored, because it follows
     /// from the audience.
-    pub fn says_the_same(&self, other: &Self) -> bool {
+    pub fn has_same_content(&self, other: &Self) -> bool {
         self.actor == other.actor
             && self.brand == other.brand
             && self.text == other.text

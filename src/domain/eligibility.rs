@@ -119,7 +119,7 @@ pub fn classify(
     }
     let has_route = match (purpose, user) {
         (Purpose::Email | Purpose::Feed, _) | (_, None) => true,
-        (Purpose::Digest(_), Some(user)) => user.wants_in_digest(kind, at, policies),
+        (Purpose::Digest(_), Some(user)) => user.gets_in_digest(kind, at, policies),
         (Purpose::Batch(_), Some(user)) => user.route(kind, at(), policies).is_emailed_alone(),
     };
     if !has_route {

@@ -29,6 +29,7 @@ named_enum! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct FanOutCounts {
     /// Users of the audience who were served. Excluded users do not count.
+    #[serde(rename = "people")]
     pub people: u64,
     /// Entries pushed to stacks.
     pub pushed: u64,
@@ -61,8 +62,7 @@ pub const MAX_OBJECTS: usize = 100;
 /// Rejects an empty list of objects, and one of more than [`MAX_OBJECTS`].
 pub fn check_objects(count: usize) -> Result<(), Invalid> {
     if count == 0 {
-        let why = "names none: give one at least";
-        return Err(Invalid::new("objects", "[]", why));
+        return Err(Invalid::new("objects", "[]", "names none: give one at least"));
     }
     let why = format_args!("is not 1 to {MAX_OBJECTS} object ids");
     Invalid::check_limit("objects", count, MAX_OBJECTS, why)
@@ -122,23 +122,16 @@ impl Fanout {
         }
         audience.check()?;
         let details = Details {
-            reason: Some(Details::reason_of(&audience)),
-            keys: Details::keys_of(&audience),
+            reason: Some(Details::reason_for(&audience)),
+            keys: Details::named_keys(&audience),
             ..Details::default()
         };
-        let key = match key {
-            Some(key) if key.is_empty() || key.len() > 256 || key.chars().any(char::is_control) => {
-                return Err(Invalid::new(
-                    "idempotency key",
-                    key,
-                    "is not 1 to 256 bytes without control characters",
-                ));
-            }
-            Some(key) => key,
-            None => id.to_string(),
-        };
+        let key = key.unwrap_or_else(|| id.to_string());
+        if key.is_empty() || key.len() > 256 || key.chars().any(char::is_control) {
+            let why = "is not 1 to 256 bytes without control characters";
+            return Err(Invalid::new("idempotency key", key, why));
+        }
         let at = id.time();
-        let state = FanoutState::Pending;
         Ok(Self {
             id,
             key,
@@ -149,7 +142,7 @@ impl Fanout {
             details: Some(details),
             day: Day::of(at),
             at,
-            state,
+            state: FanoutState::Pending,
             progress: FanOutProgress::default(),
             lease: None,
         })
@@ -159,22 +152,20 @@ impl Fanout {
     pub fn with_details(self, details: Details) -> Result<Self, Invalid> {
         details.check()?;
         let Details { reason, keys, .. } = self.details.unwrap_or_default();
-        let details = Some(Details { reason, keys, ..details });
-        Ok(Self { details, ..self })
+        Ok(Self { details: Some(Details { reason, keys, ..details }), ..self })
     }
 
     /// Returns the key of the event's batches: the request's, else the configured one, else the
     /// type. Batches of different brands are separate.
     pub fn batch_key(&self, policies: &Policies) -> BatchKey {
         let configured = policies.of(&self.kind).key.as_ref();
-        let brand = self.details.as_ref().and_then(|of| of.brand.as_ref());
+        let brand = self.details.as_ref().and_then(|details| details.brand.as_ref());
         BatchKey::of(&self.kind, self.batch_key.as_ref(), configured).of_brand(brand)
     }
 
     /// Returns the entries that each user gets.
     pub fn events(&self) -> impl Iterator<Item = Event> {
-        let event = |o| Event::new(&self.kind, o, Some(self.id));
-        self.objects.iter().map(event)
+        self.objects.iter().map(|object| Event::new(&self.kind, object, Some(self.id)))
     }
 
     /// Returns whether both are the same request. Times are ignored, because a repeated request
@@ -185,8 +176,10 @@ impl Fanout {
             && self.audience == other.audience
             && self.batch_key == other.batch_key
             && match (&self.details, &other.details) {
-                (Some(ours), Some(theirs)) => ours.says_the_same(theirs),
-                (Some(only), None) | (None, Some(only)) => only.says_the_same(&Details::default()),
+                (Some(ours), Some(theirs)) => ours.has_same_content(theirs),
+                (Some(only), None) | (None, Some(only)) => {
+                    only.has_same_content(&Details::default())
+                }
                 (None, None) => true,
             }
     }

@@ -120,10 +120,10 @@ impl ReportCounts {
     /// Adds emails with this state and worst report. An unknown outcome counts as sent once
     /// the provider reports on it.
     pub fn settled(&mut self, state: DeliveryState, news: Option<ReportKind>, emails: u64) {
-        match (state, news) {
-            (DeliveryState::Sent, _) | (DeliveryState::Unknown, Some(_)) => self.sent += emails,
-            _ => return,
+        if !matches!((state, news), (DeliveryState::Sent, _) | (DeliveryState::Unknown, Some(_))) {
+            return;
         }
+        self.sent += emails;
         match news {
             None => {}
             Some(ReportKind::Delayed) => self.delayed += emails,
@@ -180,13 +180,12 @@ impl EnhancedStatus {
     /// The code comes first or directly after the reply code (RFC 2034). Later digits are free
     /// text.
     pub fn in_reply(text: &str) -> Option<Self> {
-        let text = text.trim_start();
-        let text = match text.split_once(';') {
+        let reply = match text.trim_start().split_once(';') {
             Some((kind, reply)) if kind.trim().eq_ignore_ascii_case("smtp") => reply,
             _ => text,
         };
         let mut words =
-            text.split(|c: char| c.is_whitespace() || c == '-').filter(|word| !word.is_empty());
+            reply.split(|c: char| c.is_whitespace() || c == '-').filter(|word| !word.is_empty());
         let first = words.next()?;
         let is_reply_code = first.len() == 3 && first.bytes().all(|b| b.is_ascii_digit());
         let code = if is_reply_code { words.next()? } else { first };
@@ -198,20 +197,19 @@ impl EnhancedStatus {
     /// `reply` is the server's text. It matters in one case: Google also uses 5.2.1 for a user who
     /// receives email at too high a rate.
     pub fn judge(self, reply: &str) -> Option<FailureKind> {
-        let kind = match (self.class, self.subject, self.detail) {
+        match (self.class, self.subject, self.detail) {
             // Full mailboxes are emptied eventually, though servers call them permanent failures.
             // Exchange Online uses the other two for a mailbox that receives too much in an hour.
-            (4, ..) | (_, 2, 2 | 121 | 122) => FailureKind::Soft,
-            (_, 2, 1) if reply.contains(" rate") => FailureKind::Soft,
+            (4, ..) | (_, 2, 2 | 121 | 122) => Some(FailureKind::Soft),
+            (_, 2, 1) if reply.contains(" rate") => Some(FailureKind::Soft),
             // Subject 1 is addressing, but these blame the sender's address or sending limit.
-            (_, 1, 7 | 8 | 90) => FailureKind::Refused,
-            (_, 1, _) | (_, 2, 1) => FailureKind::BadAddress,
+            (_, 1, 7 | 8 | 90) => Some(FailureKind::Refused),
+            (_, 1, _) | (_, 2, 1) => Some(FailureKind::BadAddress),
             // Servers use these for unknown users and missing domains, and also for rejections.
             // Microsoft answers 5.4.1 and 5.5.0 for an unknown user.
-            (_, 0 | 3 | 5, 0) | (_, 4, 1 | 4) => return None,
-            _ => FailureKind::Refused,
-        };
-        Some(kind)
+            (_, 0 | 3 | 5, 0) | (_, 4, 1 | 4) => None,
+            _ => Some(FailureKind::Refused),
+        }
     }
 }
 
@@ -312,7 +310,7 @@ impl Suppression {
     /// Adds the provider's code: at most 80 letters, digits, spaces and `._-`. Words with an `@`
     /// are dropped, so no address is stored.
     pub fn detailed(mut self, detail: Option<&str>) -> Self {
-        self.detail = detail.map(discreet).filter(|detail| !detail.is_empty());
+        self.detail = detail.map(without_address).filter(|detail| !detail.is_empty());
         self
     }
 
@@ -332,12 +330,15 @@ impl Suppression {
     }
 }
 
-fn discreet(text: &str) -> String {
-    let is_odd = |c: char| !c.is_ascii_alphanumeric() && !"._-".contains(c);
-    let words = text.split_whitespace().filter(|word| !word.contains('@'));
-    let words = words.map(|word| word.replace(is_odd, ""));
-    let words: Vec<String> = words.filter(|word| !word.is_empty()).collect();
-    words.join(" ").chars().take(80).collect()
+fn without_address(text: &str) -> String {
+    let is_forbidden = |c: char| !c.is_ascii_alphanumeric() && !"._-".contains(c);
+    let plain_words: Vec<String> = text
+        .split_whitespace()
+        .filter(|word| !word.contains('@'))
+        .map(|word| word.replace(is_forbidden, ""))
+        .filter(|word| !word.is_empty())
+        .collect();
+    plain_words.join(" ").chars().take(80).collect()
 }
 
 #[cfg(test)]

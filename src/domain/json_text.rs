@@ -33,20 +33,19 @@ impl Json {
 
     /// Returns whether both have the same values. The order of fields does not matter.
     pub fn is_same(&self, other: &Self) -> bool {
-        let tree = |json: &Self| serde_json::from_str::<Value>(json.text()).ok();
-        self == other || tree(self) == tree(other)
+        let parse = |json: &Self| serde_json::from_str::<Value>(json.text()).ok();
+        self == other || parse(self) == parse(other)
     }
 
     /// Deserializes an object into `T`, which can borrow from it. `None` if the value does not fit.
     pub fn fields<'a, T: Deserialize<'a>>(&'a self) -> Option<T> {
-        fields(self.text())
+        parse_object(self.text())
     }
 }
 
 /// Deserializes an object. Rejects JSON arrays, which serde would accept as a list of field values.
-pub(super) fn fields<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
-    let is_object = text.starts_with('{');
-    is_object.then(|| serde_json::from_str(text).ok()).flatten()
+pub(super) fn parse_object<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
+    if text.starts_with('{') { serde_json::from_str(text).ok() } else { None }
 }
 
 impl PartialEq for Json {
@@ -76,7 +75,7 @@ impl Serialize for Json {
 impl<'de> Deserialize<'de> for Json {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let mut text = String::new();
-        Copy(&mut text).deserialize(from)?;
+        Appender(&mut text).deserialize(from)?;
         if text == "null" {
             return Ok(Self(None));
         }
@@ -86,9 +85,9 @@ impl<'de> Deserialize<'de> for Json {
 }
 
 /// A seed and visitor that append the text of a value.
-struct Copy<'a>(&'a mut String);
+struct Appender<'a>(&'a mut String);
 
-impl Copy<'_> {
+impl Appender<'_> {
     fn append<E: Error>(self, value: impl Serialize) -> Result<(), E> {
         let text = serde_json::to_string(&value).map_err(E::custom)?;
         self.0.push_str(&text);
@@ -104,7 +103,7 @@ impl Copy<'_> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Copy<'_> {
+impl<'de> DeserializeSeed<'de> for Appender<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
@@ -112,7 +111,7 @@ impl<'de> DeserializeSeed<'de> for Copy<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Copy<'_> {
+impl<'de> Visitor<'de> for Appender<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -145,7 +144,7 @@ impl<'de> Visitor<'de> for Copy<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
         self.0.push('[');
-        while list.next_element_seed(Copy(self.0))?.is_some() {
+        while list.next_element_seed(Appender(self.0))?.is_some() {
             self.0.push(',');
         }
         self.end(']');
@@ -154,9 +153,9 @@ impl<'de> Visitor<'de> for Copy<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
         self.0.push('{');
-        while fields.next_key_seed(Copy(self.0))?.is_some() {
+        while fields.next_key_seed(Appender(self.0))?.is_some() {
             self.0.push(':');
-            fields.next_value_seed(Copy(self.0))?;
+            fields.next_value_seed(Appender(self.0))?;
             self.0.push(',');
         }
         self.end('}');

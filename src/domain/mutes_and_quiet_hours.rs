@@ -27,14 +27,12 @@ impl Title {
     /// Shortens a text to a title on one line. Returns `None` for blank text.
     pub fn cut(text: &str) -> Option<Self> {
         let words = text.split(|c: char| c.is_whitespace() || c.is_control());
-        let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
-        let line = words.join(" ");
+        let line = words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
         if line.len() <= Self::MAX_BYTES {
             return (!line.is_empty()).then(|| Self::stored(line));
         }
         let room = Self::MAX_BYTES - '…'.len_utf8();
-        let ends = line.char_indices().map(|(at, c)| at + c.len_utf8());
-        let end = ends.take_while(|end| *end <= room).last()?;
+        let end = (0..=room).rev().find(|end| line.is_char_boundary(*end))?;
         Some(Self::stored(format!("{}…", line[..end].trim_end())))
     }
 }
@@ -117,9 +115,8 @@ impl Mutes {
     }
 
     /// Returns whether this subject is muted without an end.
-    pub fn for_good(&self, subject: &Subject) -> bool {
-        let mute = self.0.get(subject);
-        mute.is_some_and(|mute| mute.until.is_none())
+    pub fn is_muted_forever(&self, subject: &Subject) -> bool {
+        self.0.get(subject).is_some_and(|mute| mute.until.is_none())
     }
 
     /// Mutes a subject until `until`, or until the user unmutes it. An `until` that has passed
@@ -151,11 +148,11 @@ impl Mutes {
         }
     }
 
-    /// Sets missing titles, where `title` knows one.
-    pub fn name(&mut self, title: impl Fn(&Subject) -> Option<Title>) {
+    /// Sets missing titles to what `find_title` returns.
+    pub fn name(&mut self, find_title: impl Fn(&Subject) -> Option<Title>) {
         for (subject, mute) in &mut self.0 {
             if mute.title.is_none() {
-                mute.title = title(subject);
+                mute.title = find_title(subject);
             }
         }
     }
@@ -167,8 +164,8 @@ impl Mutes {
     }
 
     /// Removes the mutes that started after this moment, to rebuild an email as it was then.
-    pub fn as_of(&mut self, then: DateTime<Utc>) {
-        self.0.retain(|_, mute| mute.at <= then);
+    pub fn as_of(&mut self, moment: DateTime<Utc>) {
+        self.0.retain(|_, mute| mute.at <= moment);
     }
 
     /// Returns the start of the mute that covers an event, or `None` if no mute does.
@@ -184,13 +181,12 @@ impl Mutes {
         phrase: Option<&Phrase>,
         details: Option<&Details>,
     ) -> Option<DateTime<Utc>> {
-        let about = object.map(|object| About::of(object, phrase));
-        let about = about.as_ref().and_then(About::name);
-        let followed = details.and_then(Details::followed);
-        let names = [Some(key.as_str()), about, followed].into_iter().flatten();
-        let mutes = names.filter_map(|name| self.0.get(&Subject::stored(name)));
-        let covering = mutes.filter(|mute| mute.covers(at));
-        covering.map(|mute| mute.at).min()
+        let topic = object.map(|object| About::of(object, phrase));
+        let topic_name = topic.as_ref().and_then(About::name);
+        let follow_key = details.and_then(Details::followed);
+        let subjects = [Some(key.as_str()), topic_name, follow_key].into_iter().flatten();
+        let mutes = subjects.filter_map(|subject| self.0.get(&Subject::stored(subject)));
+        mutes.filter(|mute| mute.covers(at)).map(|mute| mute.at).min()
     }
 }
 
@@ -252,41 +248,37 @@ impl Quiet {
         Ok(Self { from, to })
     }
 
-    /// The local time at which they start.
+    /// Returns the local time at which they start.
     pub fn from(self) -> TimeOfDay {
         self.from
     }
 
-    /// The local time at which they end.
+    /// Returns the local time at which they end.
     pub fn to(self) -> TimeOfDay {
         self.to
     }
 
     /// Returns the end of the quiet hours in progress at `at`, or `None` outside quiet hours.
     pub fn ends(self, at: DateTime<Utc>, tz: Tz) -> Option<DateTime<Utc>> {
-        let mut ends = self.night_ends(at, tz)?;
+        let mut end = self.current_end(at, tz)?;
         // Where the clock skips a day, the next quiet hours may start at that very moment.
-        while let Some(later) = self.night_ends(ends, tz) {
-            ends = later;
+        while let Some(later) = self.current_end(end, tz) {
+            end = later;
         }
-        Some(ends)
+        Some(end)
     }
 
-    fn night_ends(self, at: DateTime<Utc>, tz: Tz) -> Option<DateTime<Utc>> {
+    fn current_end(self, at: DateTime<Utc>, tz: Tz) -> Option<DateTime<Utc>> {
         let today = at.with_timezone(&tz).date_naive();
         // They may have started the evening before, and a clock change may move midnight.
-        let days = [-1, 0, 1].into_iter();
-        let nights = days.filter_map(|days| {
-            let begins = today.checked_add_signed(TimeDelta::days(days))?;
-            let ends = match self.to > self.from {
-                true => begins,
-                false => begins.succ_opt()?,
-            };
-            let (begins, _) = moments(begins.and_time(self.from.0), tz)?;
-            let (_, ends) = moments(ends.and_time(self.to.0), tz)?;
-            (begins <= at && at < ends).then_some(ends)
+        let ends = [-1, 0, 1].into_iter().filter_map(|days| {
+            let first_day = today.checked_add_signed(TimeDelta::days(days))?;
+            let last_day = if self.to > self.from { first_day } else { first_day.succ_opt()? };
+            let (start, _) = moments(first_day.and_time(self.from.0), tz)?;
+            let (_, end) = moments(last_day.and_time(self.to.0), tz)?;
+            (start <= at && at < end).then_some(end)
         });
-        nights.max()
+        ends.max()
     }
 }
 

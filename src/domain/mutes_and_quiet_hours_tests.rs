@@ -47,7 +47,7 @@ mod mute {
         assert!(covers(&mutes, 59) && !covers(&mutes, 60));
         assert_eq!(mutes.current(at(59)).count(), 1);
         assert_eq!(mutes.current(at(60)).count(), 0);
-        assert!(!mutes.for_good(&thread()));
+        assert!(!mutes.is_muted_forever(&thread()));
     }
 
     #[test]

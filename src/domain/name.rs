@@ -50,30 +50,30 @@ impl fmt::Display for Invalid {
 impl Invalid {
     /// Creates the error for a value. Longer values are cut to 80 characters.
     pub fn new(what: &'static str, value: impl fmt::Display, why: impl Into<String>) -> Self {
-        let value = value.to_string();
-        let value = match value.char_indices().nth(80) {
-            Some((end, _)) => format!("{}…", &value[..end]),
-            None => value,
-        };
+        let mut value = value.to_string();
+        if let Some((end, _)) = value.char_indices().nth(80) {
+            value.truncate(end);
+            value.push('…');
+        }
         Self { what, value, why: why.into(), kind: NameErrorKind::Value }
     }
 
     /// Changes the kind of mistake.
-    pub fn of_kind(self, kind: NameErrorKind) -> Self {
+    pub fn with_kind(self, kind: NameErrorKind) -> Self {
         Self { kind, ..self }
     }
 
-    /// Checks that a size, in bytes or in number, is at most `most`.
+    /// Checks that a size, in bytes or in number, is at most `limit`.
     pub fn check_limit(
         what: &'static str,
         size: usize,
-        most: usize,
+        limit: usize,
         why: fmt::Arguments<'_>,
     ) -> Result<(), Self> {
-        if size <= most {
+        if size <= limit {
             return Ok(());
         }
-        Err(Self::new(what, size, why.to_string()).of_kind(NameErrorKind::Limit))
+        Err(Self::new(what, size, why.to_string()).with_kind(NameErrorKind::Limit))
     }
 }
 
@@ -90,8 +90,7 @@ pub(super) fn check_name<'a>(what: &'static str, text: &'a str) -> Result<&'a st
         return Err(Invalid::new(what, text, why));
     }
     if text.chars().any(char::is_control) {
-        let text = text.escape_debug();
-        return Err(Invalid::new(what, text, "holds a control character"));
+        return Err(Invalid::new(what, text.escape_debug(), "holds a control character"));
     }
     if text.trim() != text {
         return Err(Invalid::new(what, text, "begins or ends with white space"));
@@ -185,9 +184,9 @@ macro_rules! named_enum {
             type Err = $crate::domain::name::Invalid;
 
             fn from_str(text: &str) -> Result<Self, Self::Err> {
-                let known = Self::ALL.into_iter().find(|value| value.as_str() == text);
-                let why = || $crate::domain::name::is_not(&Self::ALL.map(Self::as_str));
-                known.ok_or_else(|| $crate::domain::name::Invalid::new($what, text, why()))
+                let named = Self::ALL.into_iter().find(|value| value.as_str() == text);
+                let why = || $crate::domain::name::is_none_of(&Self::ALL.map(Self::as_str));
+                named.ok_or_else(|| $crate::domain::name::Invalid::new($what, text, why()))
             }
         }
     };
@@ -195,7 +194,7 @@ macro_rules! named_enum {
 pub(crate) use named_enum;
 
 /// Returns a clause such as `is not never, daily or weekly`.
-pub(crate) fn is_not(names: &[&str]) -> String {
+pub(crate) fn is_none_of(names: &[&str]) -> String {
     match names {
         [others @ .., last] if !others.is_empty() => {
             format!("is not {} or {last}", others.join(", "))
@@ -255,18 +254,15 @@ checked_texts! {
 }
 
 /// The least similarity of a suggestion, from 0 to 1.
-const NEAR: f64 = 0.75;
+const MIN_SIMILARITY: f64 = 0.75;
 
 /// Returns the name that is most similar to `given`; `None` if none is similar enough.
 pub fn nearest<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let given = given.to_lowercase();
+    let lower = given.to_lowercase();
     names
         .into_iter()
-        .map(|name| {
-            let likeness = strsim::normalized_damerau_levenshtein(&given, &name.to_lowercase());
-            (likeness, name)
-        })
-        .filter(|(likeness, _)| *likeness >= NEAR)
+        .map(|name| (strsim::normalized_damerau_levenshtein(&lower, &name.to_lowercase()), name))
+        .filter(|(similarity, _)| *similarity >= MIN_SIMILARITY)
         .max_by(|(a, _), (b, _)| a.total_cmp(b))
         .map(|(_, name)| name)
 }
@@ -275,8 +271,8 @@ pub fn nearest<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> Opt
 pub const MAX_BRAND: usize = 40;
 
 fn check_brand(text: &str) -> Result<&str, Invalid> {
-    let known = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-_".contains(&b);
-    if (1..=MAX_BRAND).contains(&text.len()) && text.bytes().all(known) {
+    let is_allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-_".contains(&b);
+    if (1..=MAX_BRAND).contains(&text.len()) && text.bytes().all(is_allowed) {
         return Ok(text);
     }
     let why = format!("is not 1 to {MAX_BRAND} lower-case letters, digits, - and _");

@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 
 use super::audience::Point;
 use super::durations;
-use super::json_text::{Json, fields};
+use super::json_text::{Json, parse_object};
 use super::name::{Invalid, ModelName, ObjectId, check_name, checked_texts};
 use super::text_checks::Phrase;
 use super::text_checks::check_link;
@@ -30,8 +30,8 @@ impl ObjectKey {
     pub fn of(model: Option<&ModelName>, id: &ObjectId) -> Self {
         match model {
             Some(model) => {
-                let id = without_model(model, id.as_str()).unwrap_or(id.as_str());
-                Self(format_compact!("{model}:{id}"))
+                let bare_id = without_model(model, id.as_str()).unwrap_or(id.as_str());
+                Self(format_compact!("{model}:{bare_id}"))
             }
             None => Self(CompactString::new(id.as_str())),
         }
@@ -45,8 +45,7 @@ impl ObjectKey {
 
 /// Returns the id in `Model:id`, if the model is this one.
 fn without_model<'a>(model: &ModelName, id: &'a str) -> Option<&'a str> {
-    let id = id.strip_prefix(model.as_str())?.strip_prefix(':')?;
-    (!id.is_empty()).then_some(id)
+    id.strip_prefix(model.as_str())?.strip_prefix(':').filter(|bare_id| !bare_id.is_empty())
 }
 
 /// An application's collection that contains the objects of a model. A field may be a path
@@ -79,9 +78,9 @@ pub struct ModelMapping {
 impl ObjectId {
     /// Returns the id as events store it: with the model `Artwork`, `A1` for both `A1` and
     /// `Artwork:A1`.
-    pub fn of_model(self, model: Option<&ModelName>) -> Self {
-        let bare = model.and_then(|model| without_model(model, self.as_str()));
-        bare.map(Self::stored).unwrap_or(self)
+    pub fn strip_model(self, model: Option<&ModelName>) -> Self {
+        let bare_id = model.and_then(|model| without_model(model, self.as_str()));
+        bare_id.map(Self::stored).unwrap_or(self)
     }
 }
 
@@ -183,7 +182,8 @@ impl Object {
             Invalid::check_limit(what, bytes, MAX_TEXT, why)?;
         }
         let why = format_args!(
-            "bytes of JSON is more than the {MAX_DATA} that can be kept; keep there what emails show, and the rest elsewhere"
+            "bytes of JSON is more than the {MAX_DATA} that can be kept; keep there what emails \
+             show, and the rest elsewhere"
         );
         Invalid::check_limit("object data of", self.data.bytes(), MAX_DATA, why)?;
         for (what, link) in [("object url", &self.url), ("object image", &self.image)] {
@@ -196,22 +196,21 @@ impl Object {
 
     /// Returns the title of the topic that the object states; `None` if it states none.
     pub fn topic_title(&self) -> Option<String> {
-        Topic::of(self).map(|topic| topic.title)
+        Topic::stated_by(self).map(|topic| topic.title)
     }
 
     /// Returns the text to show for the object: its title, its topic's title, or its key.
     pub fn label(&self) -> Cow<'_, str> {
         match &self.title {
             Some(title) => title.into(),
-            None => Topic::of(self).map_or(self.key.as_str().into(), |topic| topic.title.into()),
+            None => self.topic_title().map_or(self.key.as_str().into(), Cow::Owned),
         }
     }
 
     /// Returns the number of bytes in all texts, for the limits of caches.
     pub fn bytes(&self) -> usize {
-        let texts = [&self.title, &self.url, &self.image, &self.by];
-        let texts = texts.into_iter().flatten().map(String::len);
-        self.key.as_str().len() + texts.sum::<usize>() + self.data.bytes()
+        let texts = [&self.title, &self.url, &self.image, &self.by].into_iter().flatten();
+        self.key.as_str().len() + texts.map(String::len).sum::<usize>() + self.data.bytes()
     }
 }
 
@@ -220,7 +219,7 @@ impl Object {
 pub enum About {
     /// A topic that the objects state in `data.about`.
     Other(Topic),
-    /// The page that all objects are on: their title, and their URL without its fragment.
+    /// The page of all objects: their title, and their URL without its fragment.
     Page(Topic),
     /// The only object of the group.
     Itself,
@@ -255,12 +254,13 @@ impl Topic {
         self.url.as_deref().unwrap_or(&self.title)
     }
 
-    fn of(object: &Object) -> Option<Self> {
+    /// Returns the topic that the object states.
+    fn stated_by(object: &Object) -> Option<Self> {
         let about = object.data.fields::<AboutField<'_>>()?.about;
         if let Some(title) = json_text(about) {
             return Some(Self { title, url: None });
         }
-        let stated: TitleAndUrl<'_> = fields(about.get())?;
+        let stated: TitleAndUrl<'_> = parse_object(about.get())?;
         Some(Self { title: json_text(stated.title)?, url: stated.url.and_then(json_text) })
     }
 }
@@ -268,32 +268,32 @@ impl Topic {
 /// Returns a JSON string without surrounding white space; `None` if it is empty or not a string.
 pub fn json_text(value: &RawValue) -> Option<String> {
     let text: String = serde_json::from_str(value.get()).ok()?;
-    let text = text.trim();
-    (!text.is_empty()).then(|| text.to_owned())
+    let trimmed = text.trim();
+    (!trimmed.is_empty()).then(|| trimmed.to_owned())
 }
 
 /// Returns the topic by which feeds group an object: the stated topic, the author, or the object's
 /// key. Requests name a group by this text.
 pub fn topic_key(object: &Object) -> Cow<'_, str> {
-    let topic = Topic::of(object).map(|topic| topic.url.unwrap_or(topic.title));
-    let by = object.by.as_deref().filter(|by| !by.is_empty());
-    topic.map_or(Cow::Borrowed(by.unwrap_or(object.key.as_str())), Cow::Owned)
+    if let Some(topic) = Topic::stated_by(object) {
+        return Cow::Owned(topic.url.unwrap_or(topic.title));
+    }
+    let author = object.by.as_deref().filter(|author| !author.is_empty());
+    Cow::Borrowed(author.unwrap_or(object.key.as_str()))
 }
 
 impl About {
     /// Returns the topic of an object in an email. `phrase` is the phrase of the event's type.
     pub(super) fn of(object: &Object, phrase: Option<&Phrase>) -> Self {
-        if let Some(topic) = Topic::of(object) {
+        if let Some(topic) = Topic::stated_by(object) {
             return Self::Other(topic);
         }
-        let title = object.title.as_deref().map(str::trim);
-        match title.filter(|title| phrase.is_some() && !title.is_empty()) {
-            Some(title) => Self::Page(Topic {
-                title: title.to_owned(),
-                url: object.url.as_deref().map(|url| page(url).to_owned()),
-            }),
-            None => Self::Itself,
+        let title = object.title.as_deref().map_or("", str::trim);
+        if phrase.is_none() || title.is_empty() {
+            return Self::Itself;
         }
+        let url = object.url.as_deref().map(|url| without_fragment(url).to_owned());
+        Self::Page(Topic { title: title.to_owned(), url })
     }
 
     /// Returns the text that identifies the topic: its URL or title. `None` if the topic is the
@@ -317,9 +317,9 @@ impl About {
 
 /// Returns a URL without its fragment. Fragments that start with `#/` or `#!` stay, because
 /// single-page applications route by them.
-fn page(url: &str) -> &str {
+fn without_fragment(url: &str) -> &str {
     match url.split_once('#') {
-        Some((page, place)) if !place.starts_with(['/', '!']) => page,
+        Some((page, fragment)) if !fragment.starts_with(['/', '!']) => page,
         _ => url,
     }
 }

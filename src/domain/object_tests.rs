@@ -20,12 +20,12 @@ mod objects {
         let id = |text: &str| ObjectId::new(text).unwrap();
         for text in ["A1", "Artwork:A1"] {
             assert_eq!(ObjectKey::of(Some(&model), &id(text)).as_str(), "Artwork:A1");
-            assert_eq!(id(text).of_model(Some(&model)), id("A1"));
+            assert_eq!(id(text).strip_model(Some(&model)), id("A1"));
         }
         for text in ["Artwork:", "Show:A1", "ArtworkA1"] {
-            assert_eq!(id(text).of_model(Some(&model)), id(text));
+            assert_eq!(id(text).strip_model(Some(&model)), id(text));
         }
-        assert_eq!(id("Artwork:A1").of_model(None), id("Artwork:A1"));
+        assert_eq!(id("Artwork:A1").strip_model(None), id("Artwork:A1"));
     }
 
     #[test]

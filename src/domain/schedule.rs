@@ -62,10 +62,9 @@ impl Schedule {
     /// Returns the latest period that was due at `now` or before.
     pub fn last_due(&self, now: DateTime<Utc>) -> Option<Due> {
         let today = now.with_timezone(&self.tz).date_naive();
-        let from = today.checked_add_days(Days::new(1))?;
-        let dates = std::iter::successors(Some(from), |date| date.pred_opt());
-        let mut dues = dates.take(9).filter_map(|date| self.due_on(date));
-        dues.find(|due| due.at <= now)
+        let tomorrow = today.checked_add_days(Days::new(1))?;
+        let dates = std::iter::successors(Some(tomorrow), |date| date.pred_opt());
+        dates.take(9).filter_map(|date| self.due_on(date)).find(|due| due.at <= now)
     }
 
     /// Returns the first period that becomes due after `now`.
@@ -76,10 +75,9 @@ impl Schedule {
     /// Returns the periods that become due after `now`, for at least 14 days.
     pub fn dues_after(&self, now: DateTime<Utc>) -> impl Iterator<Item = Due> + '_ {
         let today = now.with_timezone(&self.tz).date_naive();
-        let from = today.checked_sub_days(Days::new(1));
-        let dates = from.into_iter().flat_map(|from| from.iter_days().take(17));
-        let dues = dates.filter_map(|date| self.due_on(date));
-        dues.filter(move |due| due.at > now)
+        let yesterday = today.checked_sub_days(Days::new(1));
+        let dates = yesterday.into_iter().flat_map(|date| date.iter_days().take(17));
+        dates.filter_map(|date| self.due_on(date)).filter(move |due| due.at > now)
     }
 
     /// Returns the period that is due on this local date, if there is one.
@@ -98,9 +96,9 @@ impl Schedule {
 /// Returns the first and last moment of a local time, or of the next one if it is skipped.
 pub(super) fn moments(local: NaiveDateTime, tz: Tz) -> Option<(DateTime<Utc>, DateTime<Utc>)> {
     // Time zones have skipped up to a whole day (Samoa, 30 December 2011).
-    let minutes = (0..=25 * 60).map(TimeDelta::minutes);
-    let mut later = minutes.filter_map(|minutes| local.checked_add_signed(minutes));
-    later.find_map(|local| match tz.from_local_datetime(&local) {
+    let delays = (0..=25 * 60).map(TimeDelta::minutes);
+    let mut times = delays.filter_map(|delay| local.checked_add_signed(delay));
+    times.find_map(|local| match tz.from_local_datetime(&local) {
         LocalResult::Single(time) => Some((time.to_utc(), time.to_utc())),
         LocalResult::Ambiguous(first, last) => Some((first.to_utc(), last.to_utc())),
         LocalResult::None => None,
@@ -140,8 +138,10 @@ pub struct Ticks {
     /// The time up to which users who were due have been processed, with all events from before it.
     pub due: DateTime<Utc>,
     /// The time of the last full scan.
+    #[serde(rename = "all")]
     pub all: DateTime<Utc>,
     /// The defaults at that time, as from [`Common::summary`].
+    #[serde(rename = "common")]
     pub common: String,
 }
 
@@ -181,44 +181,43 @@ impl DueChoices {
         after: DateTime<Utc>,
         until: DateTime<Utc>,
     ) -> Vec<Self> {
-        let mut hours: BTreeMap<u8, BTreeSet<u8>> = BTreeMap::new();
+        let mut hours_by_weekday: BTreeMap<u8, BTreeSet<u8>> = BTreeMap::new();
         for (weekday, hour) in local_hours(tz.unwrap_or(common.schedule.tz), after, until) {
             let number = weekday.num_days_from_monday() as u8;
-            hours.entry(number).or_default().insert(hour);
+            hours_by_weekday.entry(number).or_default().insert(hour);
         }
-        let all: BTreeSet<u8> = hours.values().flatten().copied().collect();
-        let weekly = hours.into_iter().map(|(number, hours)| {
-            let weekday = WEEK[usize::from(number)];
-            let unchosen = (weekday == common.schedule.weekday).then_some(None);
-            let weekdays = [Some(weekday)].into_iter().chain(unchosen).collect();
-            (Cadence::Weekly, weekdays, hours)
-        });
-        let any_weekday: Vec<_> = WEEK.into_iter().map(Some).chain([None]).collect();
-        let daily = (Cadence::Daily, any_weekday, all);
-        let of = |(cadence, weekdays, hours): (_, Vec<_>, BTreeSet<u8>)| {
+        let mut found = Vec::new();
+        let mut add = |cadence, weekdays: &[Option<Weekday>], hours: &BTreeSet<u8>| {
             let unchosen = hours.contains(&common.schedule.hour).then_some(None);
-            let hours = hours.into_iter().map(Some).chain(unchosen);
-            hours.map(move |hour| Self {
+            found.extend(hours.iter().copied().map(Some).chain(unchosen).map(|hour| Self {
                 tz,
-                cadences: common.as_often_as(cadence),
-                weekdays: weekdays.clone(),
+                cadences: common.choices_for(cadence),
+                weekdays: weekdays.to_vec(),
                 hour,
-            })
+            }));
         };
-        weekly.chain([daily]).flat_map(of).collect()
+        for (number, hours) in &hours_by_weekday {
+            let weekday = WEEK[usize::from(*number)];
+            let is_default = weekday == common.schedule.weekday;
+            let weekdays = [Some(weekday), None];
+            add(Cadence::Weekly, if is_default { &weekdays[..] } else { &weekdays[..1] }, hours);
+        }
+        let any_weekday: Vec<_> = WEEK.into_iter().map(Some).chain([None]).collect();
+        let all_hours: BTreeSet<u8> = hours_by_weekday.values().flatten().copied().collect();
+        add(Cadence::Daily, &any_weekday, &all_hours);
+        found
     }
 }
 
 impl Common {
     /// Returns a text for comparing two sets of defaults.
     pub fn summary(&self) -> String {
-        let of = &self.schedule;
-        let (cadence, weekday, hour, tz) = (of.cadence, of.weekday, of.hour, of.tz);
+        let Schedule { cadence, weekday, hour, tz } = self.schedule;
         format!("{cadence} {weekday} {hour} {tz} {}", self.mandatory)
     }
 
     /// Returns the choices that lead to a digest of this cadence.
-    fn as_often_as(&self, cadence: Cadence) -> Vec<Option<Cadence>> {
+    fn choices_for(&self, cadence: Cadence) -> Vec<Option<Cadence>> {
         let mut choices = vec![Some(cadence)];
         if cadence == self.schedule.cadence {
             choices.push(None);
@@ -237,10 +236,9 @@ fn local_hours(
 ) -> impl Iterator<Item = (Weekday, u8)> {
     let date = |moment: DateTime<Utc>| moment.with_timezone(&tz).date_naive();
     // An hour that the clock skips at the end of a day is due on the next day.
-    let from = date(after).checked_sub_days(Days::new(2)).unwrap_or_default();
-    let to = date(until);
-    let dates = from.iter_days().take_while(move |date| *date <= to);
-    dates.flat_map(move |date| {
+    let first = date(after).checked_sub_days(Days::new(2)).unwrap_or_default();
+    let last = date(until);
+    first.iter_days().take_while(move |date| *date <= last).flat_map(move |date| {
         (0..24).filter_map(move |hour| {
             let schedule = Schedule { cadence: Cadence::Daily, weekday: date.weekday(), hour, tz };
             let due = schedule.due_on(date)?.at;

@@ -32,17 +32,17 @@ pub enum Stop {
 }
 
 /// The most bytes of type names in a link. Every single name is shorter.
-const NAMES: usize = 300;
+const MAX_NAMES_BYTES: usize = 300;
 /// The bytes that encode the length of a name.
-const LENGTH: usize = 2;
+const LENGTH_BYTES: usize = 2;
 
 impl Stop {
     /// Returns the effect of the unsubscribe link in an email with these types. If their names do
     /// not fit into a link, it stops all emails outside the digest.
     pub fn of_types<'a>(kinds: impl IntoIterator<Item = &'a EventType>) -> Self {
         let kinds: Vec<EventType> = kinds.into_iter().cloned().collect();
-        let bytes: usize = kinds.iter().map(|kind| kind.as_str().len() + LENGTH).sum();
-        if bytes > NAMES { Self::Alone } else { Self::Types(kinds) }
+        let bytes: usize = kinds.iter().map(|kind| kind.as_str().len() + LENGTH_BYTES).sum();
+        if bytes > MAX_NAMES_BYTES { Self::Alone } else { Self::Types(kinds) }
     }
 
     /// Returns the effect of the unsubscribe link in this email; `None` if all its types are
@@ -53,11 +53,11 @@ impl Stop {
         policies: &Policies,
     ) -> Option<Self> {
         let kinds = content.sections.iter().map(|section| &section.kind);
-        let mut kinds = kinds.filter(|kind| !policies.is_mandatory(kind)).peekable();
-        kinds.peek()?;
+        let mut optional_kinds = kinds.filter(|kind| !policies.is_mandatory(kind)).peekable();
+        optional_kinds.peek()?;
         Some(match occasion {
             Occasion::Digest(..) => Self::Digest,
-            Occasion::Batch(..) => Self::of_types(kinds),
+            Occasion::Batch(..) => Self::of_types(optional_kinds),
         })
     }
 
@@ -78,11 +78,11 @@ impl Stop {
         // A topic that is too long for a subject has no link.
         let subject = Subject::new(content.thread()?).ok()?;
         let group = content.sections.first()?.groups.first();
-        let title = group.and_then(|group| group.title());
-        Some(Self::Subject(subject, title.and_then(Title::cut)))
+        let title = group.and_then(|group| group.title()).and_then(Title::cut);
+        Some(Self::Subject(subject, title))
     }
 
-    /// Returns whether this has taken effect, so that only mandatory emails are left. `follows` is
+    /// Returns whether this is in effect, so that only mandatory emails are left. `follows` is
     /// whether the user still has the follow of a [`Stop::Follow`].
     pub fn holds(
         &self,
@@ -93,7 +93,7 @@ impl Stop {
     ) -> bool {
         match self {
             Self::Follow(_) => !follows,
-            Self::Subject(subject, _) => user.mutes.for_good(subject),
+            Self::Subject(subject, _) => user.mutes.is_muted_forever(subject),
             _ if user.unsubscribed.is_some() => true,
             Self::All => false,
             Self::Digest => user.schedule(default).cadence == Cadence::Never,
@@ -102,8 +102,7 @@ impl Stop {
                 kinds.all(|kind| !user.is_emailed_alone(kind, policies))
             }
             Self::Types(kinds) => {
-                let mut kinds = kinds.iter();
-                kinds.all(|kind| user.chosen_route(kind, policies) == Route::Never)
+                kinds.iter().all(|kind| user.chosen_route(kind, policies) == Route::Never)
             }
         }
     }
@@ -116,7 +115,7 @@ impl User {
             Stop::All => self.unsubscribe(policies, now),
             Stop::Digest => self.digest.cadence = Some(Cadence::Never),
             Stop::Alone => {
-                for chosen in self.emailed_alone(policies, now) {
+                for chosen in self.choices_outside_digest(policies, now) {
                     chosen.route = Route::Never;
                 }
             }

@@ -49,7 +49,7 @@ fn routes_at(user: &User, hour: i64) -> ([Route; 4], bool) {
     let route = |name| user.route(&kind(name), at(hour), &policies());
     let routes = ["Work", "Comment", "Reply", "Notice"].map(route);
     let schedule = user.digests(&weekly()).1;
-    let digest = user.wants_in_digest(&kind("Work"), || at(hour), &policies());
+    let digest = user.gets_in_digest(&kind("Work"), || at(hour), &policies());
     (routes, digest && schedule == crate::domain::EmailScope::All)
 }
 
@@ -86,7 +86,7 @@ fn turning_emails_on_again_sends_no_events_from_before() {
         let on = on.replacing(Some(&off), &weekly(), &policies(), at(10));
 
         let wants = |hour| match &stop {
-            Stop::Digest => on.wants_in_digest(&kind(name), || at(hour), &policies()),
+            Stop::Digest => on.gets_in_digest(&kind(name), || at(hour), &policies()),
             _ => on.route(&kind(name), at(hour), &policies()) == Route::Batch,
         };
         assert_eq!([5, 10].map(wants), [false, true], "{stop:?}");
@@ -99,7 +99,7 @@ fn an_unconfigured_type_can_be_stopped() {
 
     let user = stopped(&ada(), &strange, at(0));
 
-    assert!(!user.wants_in_digest(&kind("strange"), || at(1), &policies()));
+    assert!(!user.gets_in_digest(&kind("strange"), || at(1), &policies()));
     assert!(strange.holds(&user, true, &weekly(), &policies()));
 }
 

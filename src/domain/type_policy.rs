@@ -135,12 +135,12 @@ impl Policies {
             None => String::new(),
         };
         let why = format!("is not configured, and strict_types refuses others{meant}");
-        Err(Invalid::new("type", name, why).of_kind(NameErrorKind::Type))
+        Err(Invalid::new("type", name, why).with_kind(NameErrorKind::Type))
     }
 
     /// Returns the object id of an event of this type, as events store it.
     pub fn object_id(&self, name: &EventType, id: ObjectId) -> ObjectId {
-        id.of_model(self.of(name).model.as_ref())
+        id.strip_model(self.of(name).model.as_ref())
     }
 
     /// Returns the policy of a type. The default for types that are not configured is the digest,
@@ -164,8 +164,7 @@ impl Policies {
 
     /// Returns the mandatory types that are emailed, in the order of their sections.
     pub fn always_emailed(&self) -> impl Iterator<Item = &EventType> {
-        let mailed = |policy: &Policy| policy.mandatory.is_some() && policy.route != Route::Never;
-        self.kinds().filter(move |kind| mailed(self.of(kind)))
+        self.kinds().filter(move |kind| self.is_mandatory(kind) && self.of(kind).route != Route::Never)
     }
 
     /// Groups these types by category, in their given order. Types without a category come first,
@@ -177,7 +176,7 @@ impl Policies {
         let mut groups: Vec<(Option<&Category>, Vec<&EventType>)> = vec![(None, Vec::new())];
         for kind in kinds {
             let category = self.of(kind).category.as_ref();
-            match groups.iter_mut().find(|(of, _)| *of == category) {
+            match groups.iter_mut().find(|(known, _)| *known == category) {
                 Some((_, group)) => group.push(kind),
                 None => groups.push((category, vec![kind])),
             }
@@ -199,8 +198,8 @@ impl Policies {
 
     /// Returns the configured type with the most similar name, as a suggestion.
     pub fn nearest(&self, name: &EventType) -> Option<&EventType> {
-        let meant = nearest(name.as_str(), self.order.iter().map(EventType::as_str))?;
-        self.order.iter().find(|kind| kind.as_str() == meant)
+        let similar = nearest(name.as_str(), self.order.iter().map(EventType::as_str))?;
+        self.order.iter().find(|kind| kind.as_str() == similar)
     }
 
     /// Returns the configured types in the order of their sections.
@@ -215,8 +214,8 @@ impl Policies {
 
     /// Returns the sort key of a type's section.
     pub fn rank<'a>(&self, name: &'a EventType) -> (usize, &'a EventType) {
-        let place = self.order.iter().position(|known| known == name);
-        (place.unwrap_or(self.order.len()), name)
+        let position = self.order.iter().position(|kind| kind == name);
+        (position.unwrap_or(self.order.len()), name)
     }
 
     /// Returns the heading of the type's section; by default the type's name.
@@ -247,16 +246,15 @@ mod tests {
 
     #[test]
     fn types_are_grouped_by_category_in_configuration_order() {
-        let of = |name: &str, category: Option<&str>| {
+        let policy = |name: &str, category: Option<&str>| {
             let category = category.map(|name| name.parse().unwrap());
-            let policy = Policy { category, ..Policy::default() };
-            (EventType::stored(name), policy)
+            (EventType::stored(name), Policy { category, ..Policy::default() })
         };
         let policies = Policies::new([
-            of("Works", Some("Gallery")),
-            of("Alarm", None),
-            of("Reply", Some("Community")),
-            of("Shows", Some("Gallery")),
+            policy("Works", Some("Gallery")),
+            policy("Alarm", None),
+            policy("Reply", Some("Community")),
+            policy("Shows", Some("Gallery")),
         ]);
         let other = EventType::stored("Other");
         let kinds: Vec<&EventType> = policies.kinds().chain([&other]).collect();

@@ -38,8 +38,7 @@ pub struct TypePreference {
 impl TypePreference {
     /// Creates a choice that keeps the type's window.
     pub fn new(route: Route, since: DateTime<Utc>) -> Self {
-        let window = None;
-        Self { route, since, window }
+        Self { route, since, window: None }
     }
 
     /// Returns the route of an event of this type and time for a user who made this choice, or
@@ -305,10 +304,8 @@ impl User {
 
     /// Returns the batch policy of this type, with the user's own window if they chose one.
     pub fn batch_policy(&self, kind: &EventType, policies: &Policies) -> BatchPolicy {
-        let chosen = self.types.get(kind);
-        let chosen = chosen.filter(|_| !policies.is_mandatory(kind));
-        let window = chosen.and_then(|chosen| chosen.window);
-        policies.of(kind).batch.for_window(window)
+        let chosen = self.types.get(kind).filter(|_| !policies.is_mandatory(kind));
+        policies.of(kind).batch.for_window(chosen.and_then(|chosen| chosen.window))
     }
 
     /// Returns the end of the quiet hours that defer a batch with events of these types at `at`.
@@ -321,24 +318,22 @@ impl User {
         policies: &Policies,
     ) -> Option<DateTime<Utc>> {
         let ends = self.quiet?.ends(at, self.tz.unwrap_or(default))?;
-        let mut kinds = kinds.into_iter();
-        let is_mandatory_email = kinds.any(|kind| policies.is_mandatory(kind));
-        (!is_mandatory_email).then_some(ends)
+        let has_mandatory = kinds.into_iter().any(|kind| policies.is_mandatory(kind));
+        (!has_mandatory).then_some(ends)
     }
 
     /// Returns whether the user's digests include an event of this type and time. Calls `at` only
     /// if the user made a choice that depends on it, which is rare.
-    pub fn wants_in_digest(
+    pub fn gets_in_digest(
         &self,
         kind: &EventType,
         at: impl Fn() -> DateTime<Utc>,
         policies: &Policies,
     ) -> bool {
         let is_older = |since| at() < since;
-        let since = self.digest.since;
-        let since = since.filter(|_| !policies.is_mandatory(kind));
+        let digests_since = self.digest.since.filter(|_| !policies.is_mandatory(kind));
         let chosen = self.types.get(kind);
-        !since.is_some_and(is_older)
+        !digests_since.is_some_and(is_older)
             && TypePreference::route_where(chosen, kind, is_older, policies) == Route::Digest
     }
 
@@ -346,7 +341,7 @@ impl User {
     /// Mandatory types are still emailed, for as long as they are mandatory.
     pub fn unsubscribe(&mut self, policies: &Policies, now: DateTime<Utc>) {
         self.digest.cadence = Some(Cadence::Never);
-        for chosen in self.emailed_alone(policies, now) {
+        for chosen in self.choices_outside_digest(policies, now) {
             chosen.route = Route::Never;
         }
         self.unsubscribed.get_or_insert(now);
@@ -369,51 +364,44 @@ impl User {
         policies: &Policies,
         now: DateTime<Utc>,
     ) -> Self {
-        let Some(before) = before else {
-            return self;
-        };
+        let Some(before) = before else { return self };
         self.revision = before.revision;
         self.start = before.start;
-        let comes_back = before.unsubscribed.is_some() && self.unsubscribed.is_none();
-        let route_before = |kind: &EventType| before.chosen_route(kind, policies);
-        // Routes that have the same effect count as equal.
-        let route = |kind: &EventType, chosen| policies.emailed_by(kind, chosen);
+        self.date_choices(before, policies, now);
+        if before.unsubscribed.is_some() && self.unsubscribed.is_none() {
+            for chosen in self.choices_outside_digest(policies, now) {
+                chosen.since = now;
+            }
+        }
+        let resumes_digests = self.gets_digests(default) && !before.gets_digests(default);
+        self.digest.since = if resumes_digests { Some(now) } else { before.digest.since };
+        self
+    }
+
+    /// Sets the start of each choice. Adds the default route for each choice that was removed.
+    fn date_choices(&mut self, before: &Self, policies: &Policies, now: DateTime<Utc>) {
         for (kind, chosen) in &mut self.types {
-            let kept = before
-                .types
-                .get(kind)
-                .filter(|earlier| route(kind, earlier.route) == route(kind, chosen.route));
-            chosen.since = match kept {
-                Some(earlier) => earlier.since,
+            // Routes that have the same effect count as equal.
+            let route = policies.emailed_by(kind, chosen.route);
+            let is_unchanged = before.chosen_route(kind, policies) == route;
+            chosen.since = match before.types.get(kind) {
+                Some(earlier) if is_unchanged => earlier.since,
                 // Choosing the default excludes no earlier events.
-                None if route_before(kind) == route(kind, chosen.route) => DateTime::UNIX_EPOCH,
-                None => now,
+                None if is_unchanged => DateTime::UNIX_EPOCH,
+                _ => now,
             };
         }
         // Without a choice, the default route applies. If that is a change, its time must be kept.
         for (kind, earlier) in &before.types {
-            let default_route = policies.of(kind).route;
-            self.types.entry(kind.clone()).or_insert_with(|| {
-                let same = earlier.route == default_route;
-                TypePreference::new(default_route, if same { earlier.since } else { now })
-            });
+            let route = policies.of(kind).route;
+            let since = if earlier.route == route { earlier.since } else { now };
+            self.types.entry(kind.clone()).or_insert(TypePreference::new(route, since));
         }
-        if comes_back {
-            for chosen in self.emailed_alone(policies, now) {
-                chosen.since = now;
-            }
-        }
-        self.digest.since = if self.gets_digests(default) && !before.gets_digests(default) {
-            Some(now)
-        } else {
-            before.digest.since
-        };
-        self
     }
 
     /// Returns the choices of types that are emailed outside the digest. Adds a choice dated
     /// `since` for each configured type of this kind that has none.
-    pub(super) fn emailed_alone(
+    pub(super) fn choices_outside_digest(
         &mut self,
         policies: &Policies,
         since: DateTime<Utc>,
@@ -423,12 +411,10 @@ impl User {
             let default = TypePreference::new(route, since);
             self.types.entry(kind.clone()).or_insert(default);
         }
-        let chosen = self.types.iter_mut();
-        let chosen = chosen.filter(|(kind, chosen)| {
+        self.types.iter_mut().filter_map(|(kind, chosen)| {
             let route = policies.emailed_by(kind, chosen.route);
-            route.is_emailed_alone()
-        });
-        chosen.map(|(_, chosen)| chosen)
+            route.is_emailed_alone().then_some(chosen)
+        })
     }
 }
 

@@ -67,8 +67,8 @@ fn only_a_confirmed_unsuppressed_address_is_emailed() {
 #[test]
 fn turning_a_type_off_and_on_sends_no_older_events() {
     let user = after(vec![ada(), with_route(Route::Never), with_route(Route::Digest)]);
-    assert!(!user.wants_in_digest(&kind(), || at(1), &policies()));
-    assert!(user.wants_in_digest(&kind(), || at(2), &policies()));
+    assert!(!user.gets_in_digest(&kind(), || at(1), &policies()));
+    assert!(user.gets_in_digest(&kind(), || at(2), &policies()));
 }
 
 fn with_window(route: Route, text: &str) -> User {
@@ -124,14 +124,14 @@ fn batches_use_the_users_window_or_else_that_of_the_type() {
 #[test]
 fn removing_a_preference_is_a_change() {
     let user = after(vec![with_route(Route::Never), ada()]);
-    assert!(!user.wants_in_digest(&kind(), || at(0), &policies()));
-    assert!(user.wants_in_digest(&kind(), || at(1), &policies()));
+    assert!(!user.gets_in_digest(&kind(), || at(0), &policies()));
+    assert!(user.gets_in_digest(&kind(), || at(1), &policies()));
 }
 
 #[test]
 fn repeating_a_preference_changes_nothing() {
     let user = after(vec![ada(), with_route(Route::Digest), with_route(Route::Digest), ada()]);
-    assert!(user.wants_in_digest(&kind(), || at(-100), &policies()));
+    assert!(user.gets_in_digest(&kind(), || at(-100), &policies()));
 }
 
 #[test]
@@ -140,22 +140,22 @@ fn a_type_that_is_off_by_default_starts_when_it_is_turned_on() {
     let quiet = EventType::stored("Quiet");
     loud.types.insert(quiet.clone(), TypePreference::new(Route::Digest, DateTime::UNIX_EPOCH));
     let user = after(vec![ada(), loud]);
-    assert!(!user.wants_in_digest(&quiet, || at(0), &policies()));
-    assert!(user.wants_in_digest(&quiet, || at(1), &policies()));
+    assert!(!user.gets_in_digest(&quiet, || at(0), &policies()));
+    assert!(user.gets_in_digest(&quiet, || at(1), &policies()));
 }
 
 #[test]
 fn from_weekly_to_daily_to_never_to_weekly_no_older_event_is_emailed() {
     let changes = [Cadence::Weekly, Cadence::Daily, Cadence::Never, Cadence::Weekly];
     let user = after(changes.map(with_cadence).to_vec());
-    assert!(!user.wants_in_digest(&kind(), || at(2), &policies()));
-    assert!(user.wants_in_digest(&kind(), || at(3), &policies()));
+    assert!(!user.gets_in_digest(&kind(), || at(2), &policies()));
+    assert!(user.gets_in_digest(&kind(), || at(3), &policies()));
 }
 
 #[test]
 fn from_weekly_to_daily_no_event_is_lost() {
     let user = after(vec![with_cadence(Cadence::Weekly), with_cadence(Cadence::Daily)]);
-    assert!(user.wants_in_digest(&kind(), || at(-100), &policies()));
+    assert!(user.gets_in_digest(&kind(), || at(-100), &policies()));
 }
 
 #[test]
@@ -217,7 +217,7 @@ mod mandatory {
 
             prop_assert_eq!(user.route(&notice, at(hours), &policies), route);
             prop_assert_eq!(
-                user.wants_in_digest(&notice, || at(hours), &policies),
+                user.gets_in_digest(&notice, || at(hours), &policies),
                 route == Route::Digest
             );
             prop_assert_eq!(
@@ -275,7 +275,7 @@ fn a_branded_type_is_in_no_digest_despite_an_earlier_choice() {
 
     assert_eq!(user.route(&kind(), at(1), &policies), Route::Batch);
     assert_eq!(user.chosen_route(&kind(), &policies), Route::Batch);
-    assert!(!user.wants_in_digest(&kind(), || at(1), &policies));
+    assert!(!user.gets_in_digest(&kind(), || at(1), &policies));
     // A link that stops all emails outside the digest stops this type too.
     user.stop(&crate::domain::Stop::Alone, &policies, at(2));
     assert_eq!(user.route(&kind(), at(3), &policies), Route::Never);
