@@ -14,16 +14,16 @@ mod accumulator;
 mod key;
 mod policy;
 
-pub use accumulator::{Accumulator, AccumulatorId, Addition, MEMORIES, MEMORY, MOST_ENDED, Memory};
+pub use accumulator::{Accumulator, AccumulatorId, Addition, MOST_ENDED, Memory};
 pub use key::{BatchKey, ChosenKey, MAX_KEY_BYTES};
 pub use policy::{BatchPolicy, Keep};
 
 /// The most fan-outs that join a batch, which remembers each so that none joins twice. A fan-out
 /// that finds no room closes the batch and opens the next.
-pub const ROOM: usize = 10_000;
+pub const MAX_FANOUTS: usize = 10_000;
 
 /// The most removed events that a batch remembers.
-pub const MOST_REMOVED: usize = 1_000;
+pub const MAX_REMOVED: usize = 1_000;
 
 /// An event in a batch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -55,11 +55,11 @@ impl BatchEvents {
     fn add(&mut self, item: &BatchItem, keep: Keep) {
         self.count += 1;
         match keep {
-            Keep::First(most) if self.items.len() >= most => {}
+            Keep::First(limit) if self.items.len() >= limit => {}
             Keep::First(_) => self.items.push(item.clone()),
-            Keep::Last(most) => {
-                let over = (self.items.len() + 1).saturating_sub(most);
-                self.items.drain(..over.min(self.items.len()));
+            Keep::Last(limit) => {
+                let excess = (self.items.len() + 1).saturating_sub(limit);
+                self.items.drain(..excess.min(self.items.len()));
                 self.items.push(item.clone());
             }
         }
@@ -71,11 +71,12 @@ impl BatchEvents {
         objects: &[ObjectId],
         up_to: Option<Id>,
     ) -> Vec<BatchItem> {
-        let is_meant = |item: &BatchItem| {
-            let is_reached = up_to.is_none_or(|at| item.i.is_no_later_than(at));
-            item.t == *kind && objects.contains(&item.o) && is_reached
+        let is_removed = |item: &mut BatchItem| {
+            item.t == *kind
+                && objects.contains(&item.o)
+                && up_to.is_none_or(|last| item.i.is_no_later_than(last))
         };
-        let removed: Vec<BatchItem> = self.items.extract_if(.., |item| is_meant(item)).collect();
+        let removed: Vec<BatchItem> = self.items.extract_if(.., is_removed).collect();
         self.count -= removed.len() as u64;
         removed
     }
@@ -109,7 +110,7 @@ named_enum! {
 ///
 /// Times of joining come from the clocks of several workers, which can differ and go back.
 /// `opened_at` never changes and `last_event_at` never decreases. So no clock delays closing beyond
-/// `max_wait`, and none that is behind closes a batch early.
+/// `max_wait`, and no slow clock closes a batch early.
 ///
 /// Quiet hours defer a batch in two ways. Events that join during them carry their end
 /// ([`BatchPolicy::held_until`]). Otherwise the worker defers a batch that becomes due during them
@@ -141,9 +142,9 @@ pub struct Batch {
     pub contents: BatchEvents,
     /// The fingerprint of the policy under which an event last joined.
     pub policy: String,
-    /// The fan-outs that have joined, ascending; at most [`ROOM`].
+    /// The fan-outs that have joined, ascending; at most [`MAX_FANOUTS`].
     pub joined: Vec<Id>,
-    /// The last [`MOST_REMOVED`] removed events. The stacks still contain them.
+    /// The last [`MAX_REMOVED`] removed events. The stacks still contain them.
     pub removed: Vec<BatchItem>,
     /// When the batch was closed or canceled.
     pub settled: Option<DateTime<Utc>>,
@@ -212,7 +213,7 @@ impl Batch {
         if self.has_joined(items[0].i) {
             return Some(0);
         }
-        if self.state == BatchState::Open && self.joined.len() >= ROOM {
+        if self.state == BatchState::Open && self.joined.len() >= MAX_FANOUTS {
             self.begin_closing(at);
         }
         (self.state == BatchState::Open).then(|| self.add(items, at, policy))
@@ -223,8 +224,8 @@ impl Batch {
             self.contents.add(item, policy.keep);
         }
         let fanout = items[0].i;
-        let place = self.joined.partition_point(|joined| *joined < fanout);
-        self.joined.insert(place, fanout);
+        let position = self.joined.partition_point(|joined| *joined < fanout);
+        self.joined.insert(position, fanout);
         self.policy = policy.fingerprint();
         self.last_event_at = self.last_event_at.max(at);
         // Once a deferral has ended, a late event must not delay closing again.
@@ -237,13 +238,13 @@ impl Batch {
     fn schedule(&mut self, at: DateTime<Utc>, policy: &BatchPolicy) {
         self.closes_at = policy.closes_at(self.opened_at, self.last_event_at);
         self.deferred = false;
-        let ends = policy.is_immediate() || policy.is_full(self.contents.count);
+        let closes_now = policy.is_immediate() || policy.is_full(self.contents.count);
         match policy.held_until {
             // A batch that would close at once during quiet hours collects events until they end.
-            Some(until) if ends || until > self.closes_at => {
+            Some(until) if closes_now || until > self.closes_at => {
                 (self.closes_at, self.deferred) = (until, true);
             }
-            None if ends => self.begin_closing(at),
+            None if closes_now => self.begin_closing(at),
             _ => {}
         }
     }
@@ -273,15 +274,15 @@ impl Batch {
         if !matches!(self.state, BatchState::Open | BatchState::Closing) {
             return RemovedEvents::default();
         }
-        let removed = self.contents.remove_events(kind, objects, up_to);
-        let out = RemovedEvents { removed: removed.len() as u64, omitted: self.contents.more() };
-        self.removed.extend(removed);
-        let over = self.removed.len().saturating_sub(MOST_REMOVED);
-        self.removed.drain(..over);
-        if out.removed > 0 && self.contents.is_empty() && self.led.is_empty() {
+        let items = self.contents.remove_events(kind, objects, up_to);
+        let removed = items.len() as u64;
+        self.removed.extend(items);
+        let excess = self.removed.len().saturating_sub(MAX_REMOVED);
+        self.removed.drain(..excess);
+        if removed > 0 && self.contents.is_empty() && self.led.is_empty() {
             self.state = BatchState::Canceled;
         }
-        out
+        RemovedEvents { removed, omitted: self.contents.more() }
     }
 
     /// Delays closing of an open batch to the end of the user's quiet hours.
@@ -294,14 +295,11 @@ impl Batch {
     /// Returns the time whose quiet hours apply if the batch is checked at `now`. For a deferred
     /// batch it is the end of the deferral, which only quiet hours chosen later can cover.
     pub fn asks_quiet_hours_at(&self, now: DateTime<Utc>) -> DateTime<Utc> {
-        match self.deferred {
-            true => self.closes_at,
-            false => self.closes_at.max(now),
-        }
+        if self.deferred { self.closes_at } else { self.closes_at.max(now) }
     }
 
-    /// Ends the batch by hand. Fails with its state if it is not open: a closing batch may already
-    /// be on its way.
+    /// Ends the batch by hand. Fails with its state if it is not open: the email of a closing batch
+    /// may have been sent.
     pub fn end(&mut self, how: End, at: DateTime<Utc>) -> Result<(), BatchState> {
         if self.state != BatchState::Open {
             return Err(self.state);
@@ -329,14 +327,14 @@ impl Batch {
 
     /// Returns the fan-outs whose events this batch contains, without those of its lead.
     pub fn own_fanouts(&self) -> impl Iterator<Item = Id> {
-        let is_own = |fanout: &Id| self.led.binary_search(fanout).is_err();
-        self.joined.iter().copied().filter(is_own)
+        self.joined.iter().copied().filter(|fanout| self.led.binary_search(fanout).is_err())
     }
 
     /// Returns whether `other` is this batch with the same events, ignoring their states.
     pub fn has_same_events(&self, other: &Self) -> bool {
-        let whose = |batch: &Self| (batch.id, batch.user.clone(), batch.key.clone());
-        whose(self) == whose(other)
+        self.id == other.id
+            && self.user == other.user
+            && self.key == other.key
             && self.contents == other.contents
             && self.joined == other.joined
             && self.led == other.led

@@ -305,7 +305,7 @@ impl User {
     /// Returns the batch policy of this type, with the user's own window if they chose one.
     pub fn batch_policy(&self, kind: &EventType, policies: &Policies) -> BatchPolicy {
         let chosen = self.types.get(kind).filter(|_| !policies.is_mandatory(kind));
-        policies.of(kind).batch.for_window(chosen.and_then(|chosen| chosen.window))
+        policies.of(kind).batch.with_window(chosen.and_then(|chosen| chosen.window))
     }
 
     /// Returns the end of the quiet hours that defer a batch with events of these types at `at`.

@@ -3,13 +3,15 @@
 //! An accumulator changes as a whole, by compare-and-set. So only one batch is open, an event joins
 //! once, and events that find the batch ended open the next one. A worker
 //! ([`crate::engine::batches`]) files ended batches: it stores them and opens their deliveries.
-//! Their fan-outs are then remembered for [`MEMORY`], to recognize repeated ones.
+//! Their fan-outs are then remembered for a day, to recognize repeated ones.
 
 use std::collections::HashSet;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{Batch, BatchItem, BatchKey, BatchPolicy, BatchState, End, Keep, ROOM, RemovedEvents};
+use super::{
+    Batch, BatchItem, BatchKey, BatchPolicy, BatchState, End, Keep, MAX_FANOUTS, RemovedEvents,
+};
 use crate::domain::audience::distinct;
 use crate::domain::coordination::Lease;
 use crate::domain::day_stack::UserStacks;
@@ -18,17 +20,17 @@ use crate::domain::timed_id::Id;
 
 /// How long an accumulator remembers the fan-outs of filed batches. A fan-out is repeated within
 /// the duration of a lease, or later by a worker that had hung.
-pub const MEMORY: TimeDelta = TimeDelta::days(1);
+const FANOUT_RETENTION: TimeDelta = TimeDelta::days(1);
 /// The number of remembered fan-outs after which older ones are forgotten. Fan-outs that were filed
 /// together are forgotten together.
-pub const MEMORIES: usize = 10_000;
+const MAX_REMEMBERED_FANOUTS: usize = 10_000;
 /// Batches that are filed within this time are remembered together.
-const TOGETHER: TimeDelta = TimeDelta::minutes(10);
+const MEMORY_INTERVAL: TimeDelta = TimeDelta::minutes(10);
 /// The number of ended batches above which workers that add events first file them.
 pub const MOST_ENDED: usize = 200;
 /// The distance between two emails of an accumulator in the queue. It lets the emails of other
 /// accumulators go between them.
-const DISTANCE: TimeDelta = TimeDelta::seconds(1);
+const QUEUE_DISTANCE: TimeDelta = TimeDelta::seconds(1);
 
 /// The id of an accumulator.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -89,47 +91,49 @@ impl Accumulator {
         items: &[BatchItem],
         at: DateTime<Utc>,
         policy: &BatchPolicy,
-        mut ids: impl FnMut() -> Id,
+        ids: impl FnMut() -> Id,
     ) -> u64 {
         if self.has_joined(items[0].i) {
             return 0;
         }
-        let open = self.open.as_mut();
-        let added = match open.and_then(|open| open.join(items, at, policy)) {
-            Some(added) => added,
-            None => {
-                self.end_open();
-                let (user, key) = (self.id.user.clone(), self.id.key.clone());
-                let mut batch = Batch::open(ids(), user, key, items, at, policy);
-                let added = batch.contents.count;
-                // A batch that is already closing is emailed at once, so it needs no lead.
-                let leads = policy.leading && policy.held_until.is_none();
-                if leads && batch.state == BatchState::Open {
-                    self.ended.push(batch.split_lead(ids(), at));
-                }
-                self.open = Some(batch);
-                added
-            }
-        };
+        let joined = self.open.as_mut().and_then(|open| open.join(items, at, policy));
+        let added = joined.unwrap_or_else(|| self.open_next(items, at, policy, ids));
         self.put_away(at);
+        added
+    }
+
+    /// Replaces the open batch by a new one with these events, and returns their number.
+    fn open_next(
+        &mut self,
+        items: &[BatchItem],
+        at: DateTime<Utc>,
+        policy: &BatchPolicy,
+        mut ids: impl FnMut() -> Id,
+    ) -> u64 {
+        self.end_open();
+        let AccumulatorId { user, key } = self.id.clone();
+        let mut batch = Batch::open(ids(), user, key, items, at, policy);
+        let added = batch.contents.count;
+        // A batch that is already closing is emailed at once, so it needs no lead.
+        let has_lead = policy.leading && policy.held_until.is_none();
+        if has_lead && batch.state == BatchState::Open {
+            self.ended.push(batch.split_lead(ids(), at));
+        }
+        self.open = Some(batch);
         added
     }
 
     /// Returns whether the events of this fan-out are in a batch of this accumulator, as far as it
     /// remembers.
     pub fn has_joined(&self, fanout: Id) -> bool {
-        let memories = self.memories.iter().map(|memory| &memory.joined);
-        let ended = self.ended.iter().map(|batch| &batch.joined);
-        let open = self.open.iter().map(|batch| &batch.joined);
-        let mut all = open.chain(ended).chain(memories);
-        all.any(|joined| joined.binary_search(&fanout).is_ok())
+        self.open.iter().chain(&self.ended).any(|batch| batch.has_joined(fanout))
+            || self.memories.iter().any(|memory| memory.joined.binary_search(&fanout).is_ok())
     }
 
     /// Moves the open batch to `ended` unless it is still open, and cancels closing batches without
     /// events.
     fn put_away(&mut self, at: DateTime<Utc>) {
-        let over = |open: &Batch| open.state != BatchState::Open;
-        if self.open.as_ref().is_some_and(over) {
+        if self.open.as_ref().is_some_and(|batch| batch.state != BatchState::Open) {
             self.end_open();
         }
         for batch in &mut self.ended {
@@ -139,7 +143,7 @@ impl Accumulator {
             }
             if batch.state == BatchState::Canceled && batch.settled.is_none() {
                 batch.settled = Some(at);
-                // Nothing is left to wait for, and later batches must not wait for this one either.
+                // Later batches must not wait for this one.
                 batch.closes_at = batch.closes_at.min(at);
             }
         }
@@ -156,11 +160,11 @@ impl Accumulator {
         }
         match &self.open {
             Some(open) => Some(open.closes_at),
-            None => self.memories.last().map(|memory| memory.at + MEMORY),
+            None => self.memories.last().map(|memory| memory.at + FANOUT_RETENTION),
         }
     }
 
-    /// Returns the open batch if its time to close has come.
+    /// Returns the open batch if it is due.
     pub fn closing(&self, now: DateTime<Utc>) -> Option<&Batch> {
         self.open.as_ref().filter(|open| now >= open.closes_at)
     }
@@ -181,47 +185,46 @@ impl Accumulator {
             open.begin_closing(now);
         }
         self.put_away(now);
-        self.memories.retain(|memory| now < memory.at + MEMORY);
+        self.memories.retain(|memory| now < memory.at + FANOUT_RETENTION);
         before != (self.ended.len(), self.memories.len())
     }
 
     /// Drops filed batches and remembers their fan-outs. An ended batch with the same id but other
     /// events stays. Returns whether anything changed.
     pub fn forget_filed(&mut self, filed: &[Batch], now: DateTime<Utc>) -> bool {
-        let was_filed = |batch: &Batch| filed.iter().any(|gone| gone.has_same_events(batch));
-        let gone: Vec<Batch> = self.ended.extract_if(.., |of| was_filed(of)).collect();
-        if !gone.is_empty() {
-            let joined = gone.iter().flat_map(|batch| &batch.joined).copied();
-            self.remember(joined, now);
+        let is_filed = |batch: &mut Batch| filed.iter().any(|other| other.has_same_events(batch));
+        let dropped: Vec<Batch> = self.ended.extract_if(.., is_filed).collect();
+        if dropped.is_empty() {
+            return false;
         }
-        !gone.is_empty()
+        self.remember(dropped.into_iter().flat_map(|batch| batch.joined).collect(), now);
+        true
     }
 
-    fn remember(&mut self, joined: impl Iterator<Item = Id>, now: DateTime<Utc>) {
-        let mut joined: Vec<Id> = joined.collect();
+    fn remember(&mut self, mut fanouts: Vec<Id>, now: DateTime<Utc>) {
         // Batches filed shortly before join this memory and expire with it.
-        let shortly = |last: &mut Memory| now - last.at < TOGETHER && last.joined.len() < MEMORIES;
-        if let Some(last) = self.memories.pop_if(shortly) {
-            joined.extend(last.joined);
+        let is_recent = |last: &mut Memory| {
+            now - last.at < MEMORY_INTERVAL && last.joined.len() < MAX_REMEMBERED_FANOUTS
+        };
+        if let Some(last) = self.memories.pop_if(is_recent) {
+            fanouts.extend(last.joined);
         }
-        let joined = distinct(joined);
-        self.memories.push(Memory { at: now, joined });
-        let mut room = MEMORIES;
-        let keep = self.memories.iter().rev().take_while(|memory| {
-            let kept = room > 0;
+        self.memories.push(Memory { at: now, joined: distinct(fanouts) });
+        let mut room = MAX_REMEMBERED_FANOUTS;
+        let kept_memories = self.memories.iter().rev().take_while(|memory| {
+            let is_kept = room > 0;
             room = room.saturating_sub(memory.joined.len());
-            kept
+            is_kept
         });
-        let keep = keep.count();
-        self.memories.drain(..self.memories.len() - keep);
+        let dropped = self.memories.len() - kept_memories.count();
+        self.memories.drain(..dropped);
     }
 
     /// Assigns the queue position of the next email.
     pub fn next_queue_position(&mut self, now: DateTime<Utc>) -> DateTime<Utc> {
-        let position = self.queue_position;
-        let position = position.map_or(now, |last| now.max(last + DISTANCE));
-        self.queue_position = Some(position);
-        position
+        let next = self.queue_position.map_or(now, |last| now.max(last + QUEUE_DISTANCE));
+        self.queue_position = Some(next);
+        next
     }
 
     /// Returns whether nothing is left, so that the record can be deleted.
@@ -238,10 +241,9 @@ impl Accumulator {
         at: DateTime<Utc>,
         up_to: Option<Id>,
     ) -> RemovedEvents {
-        let open = self.open.as_mut();
-        let out = open.map(|open| open.remove_events(kind, objects, up_to));
+        let removed = self.open.as_mut().map(|open| open.remove_events(kind, objects, up_to));
         self.put_away(at);
-        out.unwrap_or_default()
+        removed.unwrap_or_default()
     }
 
     /// Ends the open batch by hand.
@@ -250,10 +252,10 @@ impl Accumulator {
     ///
     /// Returns the batch's state if it has ended; `None` if it is not in this accumulator.
     pub fn end(&mut self, id: Id, how: End, at: DateTime<Utc>) -> Result<(), Option<BatchState>> {
-        let ended = self.ended.iter().find(|batch| batch.id == id);
-        let ended = ended.map(|batch| batch.state);
-        let open = self.open.as_mut().filter(|open| open.id == id);
-        open.ok_or(ended)?.end(how, at).map_err(Some)?;
+        let Some(open) = self.open.as_mut().filter(|open| open.id == id) else {
+            return Err(self.ended.iter().find(|batch| batch.id == id).map(|batch| batch.state));
+        };
+        open.end(how, at).map_err(Some)?;
         self.put_away(at);
         Ok(())
     }
@@ -264,31 +266,33 @@ impl Batch {
     /// included. They do if all kept events may be included and have different objects: events that
     /// were only counted are then assumed to be like them. If not, call [`Batch::all_of`].
     pub fn is_complete(&self, may_be_included: impl Fn(&BatchItem) -> bool) -> bool {
-        let items = &self.contents.items;
         if self.contents.more() == 0 {
             return true;
         }
+        let kept = &self.contents.items;
         // If an object is kept twice, the events that are only counted may repeat it too.
-        let objects: HashSet<_> = items.iter().map(|item| (&item.t, &item.o)).collect();
-        objects.len() == items.len() && items.iter().all(may_be_included)
+        let objects: HashSet<_> = kept.iter().map(|item| (&item.t, &item.o)).collect();
+        objects.len() == kept.len() && kept.iter().all(may_be_included)
     }
 
     /// Returns all events that joined: those on the stacks that were not removed, and the kept
     /// ones. Events that a full day did not store are missing, unless they were kept.
-    pub fn all_of(&self, stacks: Option<&UserStacks>) -> Vec<BatchItem> {
-        let own: HashSet<Id> = self.own_fanouts().collect();
+    pub fn all_of(&self, user_stacks: Option<&UserStacks>) -> Vec<BatchItem> {
+        let own_fanouts: HashSet<Id> = self.own_fanouts().collect();
         let removed: HashSet<&BatchItem> = self.removed.iter().collect();
-        let stacks = stacks.iter().flat_map(|person| &person.stacks);
-        let events = stacks.flat_map(|stack| stack.events());
-        let stored = events.filter_map(|(_, event)| {
-            let i = event.i.filter(|i| own.contains(i))?;
-            let (t, o) = (event.t.clone(), event.o.clone());
-            Some(BatchItem { i, t, o })
-        });
-        let mut items: Vec<BatchItem> = stored.filter(|item| !removed.contains(item)).collect();
-        let known: HashSet<&BatchItem> = items.iter().collect();
+        let stacks = user_stacks.into_iter().flat_map(|user_stacks| &user_stacks.stacks);
+        let mut items: Vec<BatchItem> = stacks
+            .flat_map(|stack| stack.events())
+            .filter_map(|(_, event)| {
+                let i = event.i.filter(|i| own_fanouts.contains(i))?;
+                Some(BatchItem { i, t: event.t.clone(), o: event.o.clone() })
+            })
+            .filter(|item| !removed.contains(item))
+            .collect();
+        let stored: HashSet<&BatchItem> = items.iter().collect();
         let kept = self.contents.items.iter();
-        let unstored: Vec<BatchItem> = kept.filter(|item| !known.contains(item)).cloned().collect();
+        let unstored: Vec<BatchItem> =
+            kept.filter(|item| !stored.contains(item)).cloned().collect();
         items.extend(unstored);
         items
     }
@@ -326,9 +330,8 @@ impl Addition {
     /// append.
     pub fn new(items: Vec<BatchItem>, at: DateTime<Utc>, policy: &BatchPolicy) -> Option<Self> {
         let fanouts = distinct(items.iter().map(|item| item.i));
-        let brought = items.chunk_by(|a, b| a.i == b.i).count();
-        // A fan-out joins once, which an append cannot detect.
-        if brought != fanouts.len() {
+        // A fan-out joins once. An append cannot detect one whose events are not adjacent.
+        if items.chunk_by(|a, b| a.i == b.i).count() != fanouts.len() {
             return None;
         }
         // Quiet hours override the time that the policy gives.
@@ -350,7 +353,7 @@ impl Addition {
             policy: policy.fingerprint(),
             keep: policy.keep,
             count_to,
-            joined_to: ROOM.checked_sub(fanouts.len())?,
+            joined_to: MAX_FANOUTS.checked_sub(fanouts.len())?,
             opened_from,
             closes_from,
             fanouts,
@@ -360,14 +363,12 @@ impl Addition {
 
     /// Returns whether the accumulator meets all conditions.
     pub fn fits(&self, accumulator: &Accumulator) -> bool {
-        let Some(open) = &accumulator.open else {
-            return false;
-        };
+        let Some(open) = &accumulator.open else { return false };
         open.state == BatchState::Open
             && accumulator.ended.is_empty()
             && !open.deferred
             && open.policy == self.policy
-            && self.count_to.is_none_or(|most| open.contents.count <= most)
+            && self.count_to.is_none_or(|limit| open.contents.count <= limit)
             && open.joined.len() <= self.joined_to
             && self.opened_from.is_none_or(|from| open.opened_at >= from)
             && !self.fanouts.iter().any(|fanout| accumulator.has_joined(*fanout))

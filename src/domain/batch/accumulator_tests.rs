@@ -62,10 +62,10 @@ fn an_event_of_a_filed_batch_does_not_join_the_next_one() {
     assert!(accumulator.forget_filed(&[handed], at(301)));
 
     assert_eq!(accumulator.join(&[item(1, "a")], at(302), &policy(300), &mut ids), 0);
-    assert_eq!((&accumulator.open, accumulator.due()), (&None, Some(at(301) + MEMORY)));
+    assert_eq!((&accumulator.open, accumulator.due()), (&None, Some(at(301) + FANOUT_RETENTION)));
 
     assert!(!accumulator.advance(at(302)) && !accumulator.is_empty());
-    assert!(accumulator.advance(at(301) + MEMORY) && accumulator.is_empty());
+    assert!(accumulator.advance(at(301) + FANOUT_RETENTION) && accumulator.is_empty());
 }
 
 #[test]

@@ -120,7 +120,7 @@ fn users_choose_between_an_hour_and_a_day() {
         ..five_minutes()
     };
     let closes = |window: Option<i64>| {
-        let theirs = policy.for_window(window.map(minutes));
+        let theirs = policy.with_window(window.map(minutes));
         let batch = opened(&[comment(1, "a")], clock(0, 0), &theirs);
         assert_eq!((theirs.close_at, theirs.cooldown), (policy.close_at, policy.cooldown));
         (batch.closes_at - clock(0, 0)).num_minutes()

@@ -149,7 +149,7 @@ impl FromStr for BatchKey {
 
     /// Parses the form that [`fmt::Display`] writes.
     fn from_str(text: &str) -> Result<Self, Invalid> {
-        if let Some((brand, key)) = text.strip_prefix(BRAND).and_then(|of| of.split_once(':')) {
+        if let Some((brand, key)) = text.strip_prefix(BRAND).and_then(|rest| rest.split_once(':')) {
             return match key.parse()? {
                 Self::Branded(..) => Err(Invalid::new("batch key", text, "names two brands")),
                 key => Ok(key.of_brand(Some(&brand.parse()?))),

@@ -50,10 +50,10 @@ impl BatchPolicy {
         opened_at: DateTime<Utc>,
         last_event_at: DateTime<Utc>,
     ) -> DateTime<Utc> {
-        let ends = after(opened_at, self.window).max(after(last_event_at, self.cooldown));
+        let closes_at = after(opened_at, self.window).max(after(last_event_at, self.cooldown));
         match self.max_wait {
-            Some(longest) => ends.min(after(opened_at, longest)),
-            None => ends,
+            Some(max_wait) => closes_at.min(after(opened_at, max_wait)),
+            None => closes_at,
         }
     }
 
@@ -69,29 +69,27 @@ impl BatchPolicy {
 
     /// Returns the policy for a user who chose a window. `max_wait` grows to at least that window,
     /// or it would override the user's choice.
-    pub fn for_window(self, window: Option<TimeDelta>) -> Self {
-        let Some(window) = window else {
-            return self;
-        };
-        Self { window, max_wait: self.max_wait.map(|longest| longest.max(window)), ..self }
+    pub fn with_window(self, window: Option<TimeDelta>) -> Self {
+        let Some(window) = window else { return self };
+        Self { window, max_wait: self.max_wait.map(|max_wait| max_wait.max(window)), ..self }
     }
 
     /// Returns a text for records that identifies the policy. Quiet hours are not part of it.
     pub fn fingerprint(&self) -> String {
-        let seconds = |time: TimeDelta| time.num_milliseconds();
-        let longest = self.max_wait.map_or(-1, seconds);
-        let full = self.close_at.map_or(0, NonZeroU64::get);
-        let (window, cooldown) = (seconds(self.window), seconds(self.cooldown));
-        let leading = if self.leading { " leading" } else { "" };
-        format!("{window}/{cooldown}/{longest}/{full} {}{leading}", self.keep)
+        let (window, cooldown) = (self.window.num_milliseconds(), self.cooldown.num_milliseconds());
+        let max_wait = self.max_wait.map_or(-1, |max_wait| max_wait.num_milliseconds());
+        let close_at = self.close_at.map_or(0, NonZeroU64::get);
+        let suffix = if self.leading { " leading" } else { "" };
+        format!("{window}/{cooldown}/{max_wait}/{close_at} {}{suffix}", self.keep)
     }
 
     /// Returns the settings that are probably mistakes. Each has its name within the section or
     /// type, such as `cooldown`, then the reason and a suggestion. The reason follows the name.
     pub fn doubts(&self) -> Vec<(&'static str, &'static str, &'static str)> {
-        let shorter = |time: TimeDelta| self.max_wait.is_some_and(|longest| longest < time);
-        let lone = self.close_at == NonZeroU64::new(1);
-        let ended = "is longer than max_wait, which always ends the batch before";
+        let exceeds_max_wait =
+            |time: TimeDelta| self.max_wait.is_some_and(|max_wait| max_wait < time);
+        let closes_at_one = self.close_at == NonZeroU64::new(1);
+        let too_long = "is longer than max_wait, which always ends the batch before";
         let shorten = "make it at most max_wait";
         let doubts = [
             (
@@ -100,16 +98,16 @@ impl BatchPolicy {
                 "has no max_wait beside it: while events keep coming within it, no email is sent",
                 "set max_wait",
             ),
-            (shorter(self.window), "window", ended, shorten),
-            (shorter(self.cooldown), "cooldown", ended, shorten),
+            (exceeds_max_wait(self.window), "window", too_long, shorten),
+            (exceeds_max_wait(self.cooldown), "cooldown", too_long, shorten),
             (
-                lone && !self.is_immediate(),
+                closes_at_one && !self.is_immediate(),
                 "close_at",
                 "is 1: each event gets its own email, and the times mean nothing",
                 "raise it, or set route = \"immediate\"",
             ),
             (
-                self.leading && (self.is_immediate() || lone),
+                self.leading && (self.is_immediate() || closes_at_one),
                 "leading",
                 "means nothing where each event gets its own email",
                 "set a window or a cooldown",
@@ -122,8 +120,7 @@ impl BatchPolicy {
             ),
         ];
         let doubts = doubts.into_iter().filter(|(is_doubtful, ..)| *is_doubtful);
-        let doubts = doubts.map(|(_, option, why, advice)| (option, why, advice));
-        doubts.collect()
+        doubts.map(|(_, option, why, advice)| (option, why, advice)).collect()
     }
 }
 
@@ -153,12 +150,13 @@ impl FromStr for Keep {
     fn from_str(text: &str) -> Result<Self, Invalid> {
         let refuse = || Invalid::new("keep", text, "is not first or last and a number, 1 to 100");
         let (end, number) = text.split_once(' ').ok_or_else(refuse)?;
-        let number = number.parse().ok();
-        let number =
-            number.filter(|number| (1..=Self::MOST).contains(number)).ok_or_else(refuse)?;
+        let count: usize = number.parse().map_err(|_| refuse())?;
+        if !(1..=Self::MOST).contains(&count) {
+            return Err(refuse());
+        }
         match end {
-            "first" => Ok(Self::First(number)),
-            "last" => Ok(Self::Last(number)),
+            "first" => Ok(Self::First(count)),
+            "last" => Ok(Self::Last(count)),
             _ => Err(refuse()),
         }
     }

@@ -136,14 +136,14 @@ fn an_operator_can_close_or_cancel_only_an_open_batch() {
 fn a_fan_out_beyond_the_capacity_closes_the_batch_and_opens_the_next() {
     let policy = five_minutes();
     let mut batch = opened(&[comment(0, "a")], at(0), &policy);
-    for n in 1..ROOM as u32 {
+    for n in 1..MAX_FANOUTS as u32 {
         assert_eq!(batch.join(&[comment(n, "a")], at(1), &policy), Some(1));
     }
 
-    let last = batch.join(&[comment(ROOM as u32, "a")], at(2), &policy);
+    let last = batch.join(&[comment(MAX_FANOUTS as u32, "a")], at(2), &policy);
 
     assert_eq!((last, batch.state), (None, BatchState::Closing));
-    assert_eq!((batch.contents.count, batch.joined.len()), (ROOM as u64, ROOM));
+    assert_eq!((batch.contents.count, batch.joined.len()), (MAX_FANOUTS as u64, MAX_FANOUTS));
     assert_eq!(batch.join(&[comment(7, "a")], at(3), &policy), Some(0));
 }
 
