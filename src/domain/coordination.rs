@@ -1,8 +1,8 @@
 //! Records by which processes coordinate: leases, the pause of sending, and change notices.
 //!
-//! Clocks can be wrong. An expiry more than [`LONGEST_LEASE`] ahead, or a retry time more than
-//! [`LONGEST_WAIT`] ahead, came from a fast clock and is ignored. A process with a slow clock may
-//! therefore take a valid lease. That costs work but sends no email twice: sending requires a
+//! Clocks can be wrong. An expiry more than [`LONGEST_LEASE`] away, or a retry time more than
+//! [`LONGEST_WAIT`] away, was written by a fast clock and is ignored. A process with a slow clock
+//! may therefore take a valid lease. That costs work but sends no email twice: sending requires a
 //! compare-and-set by the holder, and an interrupted call is resolved as after a crash.
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -99,17 +99,17 @@ impl ChangeNotice {
         let bytes = |keys: &[NoticeKey]| keys.iter().flat_map(|key| key.0.to_le_bytes()).collect();
         match self {
             Self::All => (ALL, Vec::new()),
-            Self::People(keys) => (PEOPLE, bytes(keys)),
+            Self::People(keys) => (USERS, bytes(keys)),
             Self::Objects(keys) => (OBJECTS, bytes(keys)),
         }
     }
 
     /// Parses the stored form. An unknown kind may concern anything.
-    pub fn stored(about: &str, keys: &[u8]) -> Self {
-        let (keys, rest) = keys.as_chunks::<4>();
-        let keys = keys.iter().map(|key| NoticeKey(u32::from_le_bytes(*key)));
-        match about {
-            PEOPLE if rest.is_empty() => Self::People(keys.collect()),
+    pub fn stored(kind: &str, bytes: &[u8]) -> Self {
+        let (chunks, rest) = bytes.as_chunks::<4>();
+        let keys = chunks.iter().map(|chunk| NoticeKey(u32::from_le_bytes(*chunk)));
+        match kind {
+            USERS if rest.is_empty() => Self::People(keys.collect()),
             OBJECTS if rest.is_empty() => Self::Objects(keys.collect()),
             _ => Self::All,
         }
@@ -118,7 +118,7 @@ impl ChangeNotice {
 
 /// Every version reads an unknown kind as [`ChangeNotice::All`].
 const ALL: &str = "all";
-const PEOPLE: &str = "people";
+const USERS: &str = "people";
 const OBJECTS: &str = "objects";
 
 #[cfg(test)]

@@ -60,10 +60,11 @@ impl FromStr for Day {
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
         let refuse = || Invalid::new("day", text, "is not a date written as YYYYMMDD");
-        let is_plain = text.len() == 8 && text.bytes().all(|b| b.is_ascii_digit());
+        if text.len() != 8 || !text.bytes().all(|b| b.is_ascii_digit()) {
+            return Err(refuse());
+        }
         let date = NaiveDate::parse_from_str(text, "%Y%m%d").ok();
-        let date = date.filter(|date| is_plain && date.year() > 0);
-        date.map(Self).ok_or_else(refuse)
+        date.filter(|date| date.year() > 0).map(Self).ok_or_else(refuse)
     }
 }
 
@@ -87,8 +88,8 @@ impl DaySet {
 
     /// Returns the window of exactly these days; `None` if there are none.
     pub fn of(days: impl IntoIterator<Item = Day>) -> Option<Self> {
-        let days = distinct(days);
-        (!days.is_empty()).then(|| Self(days.into()))
+        let sorted = distinct(days);
+        (!sorted.is_empty()).then(|| Self(sorted.into()))
     }
 
     /// Returns this window extended by more days, in any position.
@@ -117,7 +118,7 @@ impl DaySet {
     }
 }
 
-/// The tolerance for a writer's clock that is ahead of ours.
+/// The tolerance for a writer's clock that is fast.
 pub const AHEAD: TimeDelta = TimeDelta::minutes(5);
 
 /// Checks that an event that arrives at `now` may have the time `at`. `window_back` is in days
@@ -131,36 +132,35 @@ pub fn check_event_time(
     now: DateTime<Utc>,
     window_back: u32,
 ) -> Result<(), Invalid> {
-    let first = DaySet::ending(Day::of(now), window_back).first();
-    let accepted = first.start()..=now + AHEAD;
-    if accepted.contains(&at) {
+    let earliest = Day::of(now).back(window_back).start();
+    let latest = now + AHEAD;
+    let is_accepted = |time: DateTime<Utc>| earliest <= time && time <= latest;
+    if is_accepted(at) {
         return Ok(());
     }
-    let outside = if at < *accepted.start() {
+    let problem = if at < earliest {
         "lies before the window, so it would not be shown or emailed"
     } else {
         "lies in the future"
     };
-    let fits = |millis: Option<i64>| {
-        let meant = millis.and_then(DateTime::from_timestamp_millis);
-        meant.is_some_and(|meant| accepted.contains(&meant))
-    };
+    let fits = |millis| DateTime::from_timestamp_millis(millis).is_some_and(is_accepted);
     let millis = at.timestamp_millis();
-    let hint = if fits(millis.checked_mul(1_000)) {
+    let hint = if millis.checked_mul(1_000).is_some_and(fits) {
         " (was a number of seconds read as milliseconds?)"
-    } else if fits(Some(millis / 1_000)) {
+    } else if fits(millis / 1_000) {
         " (was a number of milliseconds read as seconds?)"
     } else {
         ""
     };
-    let bound = |at: &DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::Secs, true);
+    let bound = |time: DateTime<Utc>| time.to_rfc3339_opts(SecondsFormat::Secs, true);
     let why = format!(
-        "{outside}; events can be of {} to {}: give the time in UTC or with its offset, or leave the time out where it happens now{hint}",
-        bound(accepted.start()),
-        bound(accepted.end()),
+        "{problem}; events can be of {} to {}: give the time in UTC or with its offset, or leave \
+         the time out where it happens now{hint}",
+        bound(earliest),
+        bound(latest),
     );
-    let at = at.to_rfc3339_opts(SecondsFormat::AutoSi, true);
-    Err(Invalid::new("time", at, why).with_kind(NameErrorKind::Time))
+    let value = at.to_rfc3339_opts(SecondsFormat::AutoSi, true);
+    Err(Invalid::new("time", value, why).with_kind(NameErrorKind::Time))
 }
 
 #[cfg(test)]

@@ -65,8 +65,9 @@ mod acceptance {
     fn a_time_outside_the_range_is_an_error_with_the_range_and_a_hint() {
         assert_eq!(
             check_at("2014-04-11T23:59:59.5Z").unwrap_err(),
-            "time \"2014-04-11T23:59:59.500Z\" lies before the window, so it would not be shown or emailed; events can be of \
-             2014-04-12T00:00:00Z to 2014-04-19T10:05:00Z: give the time in UTC or with its offset, or leave the time out where it happens now"
+            "time \"2014-04-11T23:59:59.500Z\" lies before the window, so it would not be shown or \
+             emailed; events can be of 2014-04-12T00:00:00Z to 2014-04-19T10:05:00Z: give the time \
+             in UTC or with its offset, or leave the time out where it happens now"
         );
         let future = check_at("2014-04-19T12:00:00Z").unwrap_err();
         assert!(future.contains("lies in the future"), "{future}");

@@ -54,8 +54,7 @@ pub fn read_time_if_any<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<DateTime<Utc>>, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?;
-    let moment = text.as_deref().map(parse_time).transpose();
-    moment.map_err(serde::de::Error::custom)
+    text.as_deref().map(parse_time).transpose().map_err(serde::de::Error::custom)
 }
 
 /// Serializes a weekday as `mon` to `sun`.

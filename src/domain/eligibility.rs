@@ -57,10 +57,7 @@ pub struct Facts {
 impl ObjectState {
     /// Returns the state of an object with this record.
     pub fn of(record: &Object) -> Self {
-        match record.notifiable {
-            true => Self::Notifiable,
-            false => Self::Withdrawn,
-        }
+        if record.notifiable { Self::Notifiable } else { Self::Withdrawn }
     }
 }
 

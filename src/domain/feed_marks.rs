@@ -65,13 +65,13 @@ impl EntrySet {
     }
 
     fn set(&mut self, index: u32, is_in: bool) {
-        let (place, bit) = (index as usize / 8, 1 << (index % 8));
+        let (byte_index, bit) = (index as usize / 8, 1 << (index % 8));
         if is_in {
-            if self.0.len() <= place {
-                self.0.resize(place + 1, 0);
+            if self.0.len() <= byte_index {
+                self.0.resize(byte_index + 1, 0);
             }
-            self.0[place] |= bit;
-        } else if let Some(byte) = self.0.get_mut(place) {
+            self.0[byte_index] |= bit;
+        } else if let Some(byte) = self.0.get_mut(byte_index) {
             *byte &= !bit;
             *self = Self::stored(std::mem::take(&mut self.0));
         }
@@ -109,15 +109,15 @@ impl Inbox {
     }
 
     /// Returns the state of the item whose oldest position this is.
-    pub fn state(&self, place: Position) -> ItemState {
-        self.done(place).state()
+    pub fn state(&self, position: Position) -> ItemState {
+        self.item_marks(position).state()
     }
 
     /// Marks items on these stacks, and drops the marks of days outside the window. Returns whether
     /// anything changed.
     pub fn mark(
         &mut self,
-        person: &UserStacks,
+        user_stacks: &UserStacks,
         window: &DaySet,
         which: &Marked,
         mark: Mark,
@@ -126,66 +126,67 @@ impl Inbox {
         let before = self.stacks.clone();
         self.stacks.retain(|stack, _| window.contains(stack.day));
         let mut items: HashMap<(&EventType, &ObjectId), Vec<Position>> = HashMap::new();
-        for (place, event) in person.stacks.iter().flat_map(Stack::events) {
-            items.entry((&event.t, &event.o)).or_default().push(place);
+        for (position, event) in user_stacks.stacks.iter().flat_map(Stack::events) {
+            items.entry((&event.t, &event.o)).or_default().push(position);
         }
         let named: HashSet<Position> = match which {
             Marked::To(..) => HashSet::new(),
-            Marked::Items(places) => places.iter().copied().collect(),
+            Marked::Items(positions) => positions.iter().copied().collect(),
         };
-        for ((kind, _), places) in items {
-            let is_meant = match which {
-                Marked::To(cursor, kinds) => !cursor.is_before(places[0]) && kinds.admit(kind),
-                Marked::Items(_) => places.iter().any(|place| named.contains(place)),
+        for ((kind, _), positions) in items {
+            let oldest = positions[0];
+            let is_selected = match which {
+                Marked::To(cursor, kinds) => !cursor.is_before(oldest) && kinds.admit(kind),
+                Marked::Items(_) => positions.iter().any(|position| named.contains(position)),
             };
-            let mut done = self.done(places[0]);
-            if is_meant {
-                done.mark(mark);
+            let mut marks = self.item_marks(oldest);
+            if is_selected {
+                marks.mark(mark);
             }
-            // Also copies the state of items that are not marked, because they may have new
+            // Also copies the state of items that are not selected, because they may have new
             // positions.
-            for place in places {
-                self.stacks.entry(place.stack).or_default().set(place.index, done);
+            for position in positions {
+                self.stacks.entry(position.stack).or_default().set(position.index, marks);
             }
         }
         self.stacks.retain(|_, marks| *marks != StackMarks::default());
-        let changed = self.stacks != before;
-        if changed {
+        let has_changed = self.stacks != before;
+        if has_changed {
             self.changed = now;
         }
-        changed
+        has_changed
     }
 
-    fn done(&self, place: Position) -> Done {
-        self.stacks.get(&place.stack).map_or(Done::default(), |marks| marks.at(place.index))
+    fn item_marks(&self, position: Position) -> ItemMarks {
+        self.stacks.get(&position.stack).map(|marks| marks.at(position.index)).unwrap_or_default()
     }
 }
 
 impl StackMarks {
-    fn at(&self, index: u32) -> Done {
-        Done {
+    fn at(&self, index: u32) -> ItemMarks {
+        ItemMarks {
             seen: self.seen.has(index),
             read: self.read.has(index),
             archived: self.archived.has(index),
         }
     }
 
-    fn set(&mut self, index: u32, done: Done) {
-        self.seen.set(index, done.seen);
-        self.read.set(index, done.read);
-        self.archived.set(index, done.archived);
+    fn set(&mut self, index: u32, marks: ItemMarks) {
+        self.seen.set(index, marks.seen);
+        self.read.set(index, marks.read);
+        self.archived.set(index, marks.archived);
     }
 }
 
 /// The marks of one item.
 #[derive(Debug, Clone, Copy, Default)]
-struct Done {
+struct ItemMarks {
     seen: bool,
     read: bool,
     archived: bool,
 }
 
-impl Done {
+impl ItemMarks {
     fn state(self) -> ItemState {
         match self {
             Self { archived: true, .. } => ItemState::Archived,

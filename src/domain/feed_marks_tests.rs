@@ -13,7 +13,7 @@ fn day(n: u32) -> Day {
     format!("201404{}", FIRST + n).parse().unwrap()
 }
 
-fn place(day_of: u32, index: u32) -> Position {
+fn position(day_of: u32, index: u32) -> Position {
     let stack = StackId::of(day(day_of));
     Position { stack, index }
 }
@@ -49,7 +49,7 @@ fn inbox() -> Inbox {
 }
 
 fn items(places: impl IntoIterator<Item = (u32, u32)>) -> Marked {
-    Marked::Items(places.into_iter().map(|(day, index)| place(day, index)).collect())
+    Marked::Items(places.into_iter().map(|(day, index)| position(day, index)).collect())
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn a_mark_by_id_covers_every_occurrence() {
 
         inbox.mark(&user_stacks, &window(), &items([marked_by]), Mark::Read, now());
 
-        let read = |(day, index)| inbox.state(place(day, index)) == ItemState::Read;
+        let read = |(day, index)| inbox.state(position(day, index)) == ItemState::Read;
         assert!([(0, 0), (1, 0), (2, 1)].into_iter().all(read));
         assert!(![(0, 1), (2, 0)].into_iter().any(read));
     }
@@ -75,7 +75,7 @@ fn a_cursor_marks_only_items_that_were_shown() {
 
     inbox.mark(&later, &window(), &Marked::To(cursor, Kinds::default()), Mark::Read, now());
 
-    let states = [(0, 0), (0, 1), (1, 0)].map(|(day, index)| inbox.state(place(day, index)));
+    let states = [(0, 0), (0, 1), (1, 0)].map(|(day, index)| inbox.state(position(day, index)));
     assert_eq!(states, [ItemState::Read, ItemState::Unseen, ItemState::Unseen]);
 }
 
@@ -92,9 +92,9 @@ fn a_cursor_beyond_the_stored_entries_marks_no_later_ones() {
         now(),
     );
 
-    assert_eq!(inbox.state(place(0, 0)), ItemState::Seen);
-    assert_eq!(inbox.state(place(0, 1)), ItemState::Unseen);
-    assert_eq!(inbox.state(place(1, 0)), ItemState::Unseen);
+    assert_eq!(inbox.state(position(0, 0)), ItemState::Seen);
+    assert_eq!(inbox.state(position(0, 1)), ItemState::Unseen);
+    assert_eq!(inbox.state(position(1, 0)), ItemState::Unseen);
 }
 
 #[test]
@@ -107,8 +107,8 @@ fn a_repeated_event_keeps_its_state_even_after_its_first_day_expires() {
     let opened = Marked::To(FeedCursor::at_end_of(&again), Kinds::default());
     inbox.mark(&again, &window(), &opened, Mark::Seen, now());
 
-    assert_eq!(inbox.state(place(1, 1)), ItemState::Read);
-    assert_eq!(inbox.state(place(1, 0)), ItemState::Seen);
+    assert_eq!(inbox.state(position(1, 1)), ItemState::Read);
+    assert_eq!(inbox.state(position(1, 0)), ItemState::Seen);
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn unread_and_restored_items_stay_seen() {
     let mut inbox = inbox();
     let mut state = |mark| {
         inbox.mark(&user_stacks, &window(), &items([(0, 0)]), mark, now());
-        inbox.state(place(0, 0))
+        inbox.state(position(0, 0))
     };
 
     assert_eq!(state(Mark::Unread), ItemState::Seen);
@@ -157,12 +157,12 @@ fn an_unseen_item_that_is_archived_and_restored_is_unseen() {
     let user_stacks = user_stacks(&[vec![Some(1), Some(2)]]);
     let mut inbox = inbox();
     for mark in [Mark::Archive, Mark::Restore] {
-        let all = Marked::Items(vec![place(0, 0), place(0, 1)]);
+        let all = Marked::Items(vec![position(0, 0), position(0, 1)]);
         inbox.mark(&user_stacks, &window(), &all, mark, now());
     }
 
-    assert_eq!(inbox.state(place(0, 0)), ItemState::Unseen);
-    assert_eq!(inbox.state(place(0, 1)), ItemState::Unseen);
+    assert_eq!(inbox.state(position(0, 0)), ItemState::Unseen);
+    assert_eq!(inbox.state(position(0, 1)), ItemState::Unseen);
     assert!(inbox.stacks.is_empty());
 }
 
@@ -188,15 +188,17 @@ proptest! {
         steps in proptest::collection::vec((marks(), 0..3_u32, 0..20_u32, any::<bool>()), 0..12),
     ) {
         let user_stacks = user_stacks(&days);
-        let all = days.iter().zip(0_u32..);
-        let all = all.flat_map(|(entries, n)| entries.iter().zip(0_u32..).map(move |(what, i)| ((n, i), *what)));
-        let all: Vec<((u32, u32), u8)> = all.filter_map(|(place, what)| Some((place, what?))).collect();
+        let all: Vec<((u32, u32), u8)> = (0_u32..)
+            .zip(&days)
+            .flat_map(|(n, entries)| (0_u32..).zip(entries).map(move |(i, what)| ((n, i), *what)))
+            .filter_map(|(position, what)| Some((position, what?)))
+            .collect();
         let first = |what: u8| all.iter().find(|(_, other)| *other == what).unwrap().0;
         let (mut inbox, mut seen) = (inbox(), BTreeSet::new());
         let (mut read, mut archived) = (BTreeSet::new(), BTreeSet::new());
         for (mark, day_of, index, by_id) in steps {
             let (which, meant): (Marked, BTreeSet<u8>) = if by_id {
-                let named = all.iter().find(|(place, _)| *place == (day_of, index));
+                let named = all.iter().find(|(position, _)| *position == (day_of, index));
                 (items([(day_of, index)]), named.map(|(_, what)| *what).into_iter().collect())
             } else {
                 let cursor = format!("c{}.{index}", StackId::of(day(day_of)));
@@ -225,16 +227,18 @@ proptest! {
                 () if seen.contains(what) => ItemState::Seen,
                 () => ItemState::Unseen,
             };
-            prop_assert_eq!(inbox.state(place(*n, *i)), expected);
+            prop_assert_eq!(inbox.state(position(*n, *i)), expected);
         }
         for (n, entries) in days.iter().enumerate() {
-            let past = place(n as u32, entries.len() as u32);
+            let past = position(n as u32, entries.len() as u32);
             prop_assert_eq!(inbox.state(past), ItemState::Unseen);
         }
     }
 
     #[test]
-    fn equal_sets_have_equal_bytes(steps in proptest::collection::vec((0..40_u32, any::<bool>()), 0..60)) {
+    fn equal_sets_have_equal_bytes(
+        steps in proptest::collection::vec((0..40_u32, any::<bool>()), 0..60),
+    ) {
         let (mut entries, mut model) = (EntrySet::default(), BTreeSet::new());
         for (index, is_in) in steps {
             entries.set(index, is_in);

@@ -9,7 +9,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::day::Day;
-use super::day_stack::{EventAt, Position, StackId, UserStacks, Watermarks, watermark};
+use super::day_stack::{EventAt, Position, Stack, StackId, UserStacks, Watermarks, watermark};
 use super::name::{EventType, Invalid, named_enum, serde_as_text};
 use super::object::{Object, topic_key};
 use super::text_checks::Category;
@@ -21,24 +21,25 @@ pub struct FeedCursor(Watermarks);
 
 impl FeedCursor {
     /// Returns the cursor at the end of all stacks.
-    pub fn at_end_of(person: &UserStacks) -> Self {
-        let stacks = person.stacks.iter();
-        let ends = stacks.map(|stack| (stack.id, stack.entries.len() as u32));
-        Self(ends.collect())
+    pub fn at_end_of(user_stacks: &UserStacks) -> Self {
+        let end = |stack: &Stack| (stack.id, stack.entries.len() as u32);
+        Self(user_stacks.stacks.iter().map(end).collect())
     }
 
     /// Returns whether these stacks still contain everything up to the cursor.
-    pub fn is_within(&self, person: &UserStacks) -> bool {
+    pub fn is_within(&self, user_stacks: &UserStacks) -> bool {
         let exists = |(id, n): &(StackId, u32)| {
-            let mut stacks = person.stacks.iter();
-            stacks.any(|stack| stack.id == *id && stack.entries.len() >= *n as usize)
+            user_stacks
+                .stacks
+                .iter()
+                .any(|stack| stack.id == *id && stack.entries.len() >= *n as usize)
         };
         self.0.iter().all(exists)
     }
 
     /// Truncates the stacks to their length at the cursor.
-    pub fn cut(&self, person: &mut UserStacks) {
-        for stack in &mut person.stacks {
+    pub fn cut(&self, user_stacks: &mut UserStacks) {
+        for stack in &mut user_stacks.stacks {
             stack.entries.truncate(watermark(&self.0, stack.id) as usize);
         }
     }
@@ -78,12 +79,11 @@ impl FromStr for FeedCursor {
         if list.is_empty() {
             return Ok(Self::default());
         }
-        let part = |part: &str| match part.parse::<Position>() {
+        let parse = |part: &str| match part.parse::<Position>() {
             Ok(Position { stack, index }) => Ok((stack, index)),
             Err(_) => Err(refuse()),
         };
-        let parts = list.split('-').map(part);
-        parts.collect::<Result<_, _>>().map(Self)
+        list.split('-').map(parse).collect::<Result<_, _>>().map(Self)
     }
 }
 
@@ -120,8 +120,7 @@ impl Kinds {
             only.as_ref().is_none_or(|only| only == *kind)
                 && policies.of(kind).category.as_ref() == Some(category)
         };
-        let selected = policies.kinds().filter(is_selected);
-        Self(Some(selected.cloned().collect()))
+        Self(Some(policies.kinds().filter(is_selected).cloned().collect()))
     }
 
     /// Returns whether the type is selected.
@@ -133,21 +132,19 @@ impl Kinds {
 impl Query {
     /// Returns whether the query selects events about this object.
     pub fn is_about(&self, object: &Object) -> bool {
-        let about = self.about.as_deref();
-        about.is_none_or(|about| topic_key(object) == *about)
+        self.about.as_ref().is_none_or(|topic| topic_key(object) == *topic)
     }
 
     /// Returns whether these stacks contain everything up to the cursor of the query.
-    pub fn is_within(&self, person: &UserStacks) -> bool {
-        let after = self.after.as_ref();
-        after.is_none_or(|cursor| cursor.is_within(person))
+    pub fn is_within(&self, user_stacks: &UserStacks) -> bool {
+        self.after.as_ref().is_none_or(|cursor| cursor.is_within(user_stacks))
     }
 }
 
 /// Returns the selected events, newest first. The caller still has to filter by object, topic and
 /// state.
-pub fn select<'a>(person: &'a UserStacks, query: &Query) -> Vec<EventAt<'a>> {
-    let (mut events, after) = (person.events(), query.after.as_ref());
+pub fn select<'a>(user_stacks: &'a UserStacks, query: &Query) -> Vec<EventAt<'a>> {
+    let (mut events, after) = (user_stacks.events(), query.after.as_ref());
     events.retain(|item| {
         after.is_none_or(|cursor| cursor.is_before(item.position))
             && query.before.is_none_or(|before| item.position < before)
@@ -171,16 +168,14 @@ pub struct GroupKey {
 
 /// Groups items that are ordered newest first. Groups and their items keep that order.
 pub fn grouped<T>(items: impl IntoIterator<Item = (GroupKey, T)>) -> Vec<(GroupKey, Vec<T>)> {
-    let mut places: HashMap<GroupKey, usize> = HashMap::new();
+    let mut index_by_key: HashMap<GroupKey, usize> = HashMap::new();
     let mut groups: Vec<(GroupKey, Vec<T>)> = Vec::new();
     for (key, item) in items {
-        match places.get(&key) {
-            Some(&place) => groups[place].1.push(item),
-            None => {
-                places.insert(key.clone(), groups.len());
-                groups.push((key, vec![item]));
-            }
-        }
+        let index = *index_by_key.entry(key).or_insert_with_key(|key| {
+            groups.push((key.clone(), Vec::new()));
+            groups.len() - 1
+        });
+        groups[index].1.push(item);
     }
     groups
 }

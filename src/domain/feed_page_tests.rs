@@ -74,10 +74,17 @@ mod cursors {
 
     proptest! {
         #[test]
-        fn the_pages_together_are_the_whole_feed(counts in prop::collection::vec(0usize..20, 1..8), size in 1usize..7) {
-            let names: Vec<Vec<String>> =
-                counts.iter().enumerate().map(|(day, count)| (0..*count).map(|n| format!("{day}-{n}")).collect()).collect();
-            let borrowed: Vec<Vec<&str>> = names.iter().map(|day| day.iter().map(String::as_str).collect()).collect();
+        fn the_pages_together_are_the_whole_feed(
+            counts in prop::collection::vec(0usize..20, 1..8), size in 1usize..7,
+        ) {
+            let name = |day: usize| move |n: usize| format!("{day}-{n}");
+            let names: Vec<Vec<String>> = counts
+                .iter()
+                .enumerate()
+                .map(|(day, count)| (0..*count).map(name(day)).collect())
+                .collect();
+            let borrowed: Vec<Vec<&str>> =
+                names.iter().map(|day| day.iter().map(String::as_str).collect()).collect();
             let days: Vec<&[&str]> = borrowed.iter().map(Vec::as_slice).collect();
             let user_stacks = user_stacks(&days);
             let mut query = Query::default();

@@ -49,18 +49,19 @@ pub struct Sending {
 /// A share from 0% to 100%, with two decimal places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Share {
-    of_ten_thousand: u32,
+    basis_points: u32,
 }
 
+/// 100% in basis points.
 const WHOLE: u32 = 10_000;
 
 impl Share {
     /// 0%, a limit that any part above zero exceeds.
-    pub const NONE: Self = Self { of_ten_thousand: 0 };
+    pub const NONE: Self = Self { basis_points: 0 };
 
     /// Returns whether `part` of `whole` exceeds this share.
     pub fn is_passed_by(self, part: u64, whole: u64) -> bool {
-        part * u64::from(WHOLE) > whole * u64::from(self.of_ten_thousand)
+        part * u64::from(WHOLE) > whole * u64::from(self.basis_points)
     }
 }
 
@@ -72,23 +73,23 @@ impl FromStr for Share {
         let refuse = || Invalid::new("share", text, "is not a percentage such as 1% or 0.5%");
         let number = text.strip_suffix('%').ok_or_else(refuse)?;
         let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
-        let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-        if !digits(whole) || !digits(part) || whole.len() > 3 || part.len() > 2 {
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        if !is_number(whole) || !is_number(part) || whole.len() > 3 || part.len() > 2 {
             return Err(refuse());
         }
-        let read = |text: &str| text.parse::<u32>().map_err(|_| refuse());
-        let tenth = if part.len() == 1 { 10 } else { 1 };
-        let of_ten_thousand = read(whole)? * 100 + read(part)? * tenth;
-        if of_ten_thousand > WHOLE {
+        let parse = |text: &str| text.parse::<u32>().map_err(|_| refuse());
+        let hundredths_per_unit = if part.len() == 1 { 10 } else { 1 };
+        let basis_points = parse(whole)? * 100 + parse(part)? * hundredths_per_unit;
+        if basis_points > WHOLE {
             return Err(refuse());
         }
-        Ok(Self { of_ten_thousand })
+        Ok(Self { basis_points })
     }
 }
 
 impl fmt::Display for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}%", f64::from(self.of_ten_thousand) / 100.0)
+        write!(f, "{}%", f64::from(self.basis_points) / 100.0)
     }
 }
 

@@ -10,8 +10,8 @@ use super::name::{Invalid, checked_texts};
 /// Returns the text if it has only ASCII letters, digits and characters of `others`, and if its
 /// length in bytes is in this range.
 pub fn plain_word(text: &str, others: &str, length: RangeInclusive<usize>) -> Option<String> {
-    let fits = |c: char| c.is_ascii_alphanumeric() || others.contains(c);
-    let is_plain = length.contains(&text.len()) && text.chars().all(fits);
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || others.contains(c);
+    let is_plain = length.contains(&text.len()) && text.chars().all(is_allowed);
     is_plain.then(|| text.to_owned())
 }
 
@@ -21,8 +21,7 @@ pub fn plain_word(text: &str, others: &str, length: RangeInclusive<usize>) -> Op
 ///
 /// Says what is wrong with it, as the end of a sentence.
 pub fn check_link(text: &str) -> Result<(), String> {
-    let scheme = text.split_once("://").map(|(scheme, _)| scheme);
-    let is_web = scheme.is_some_and(|scheme| {
+    let is_web = text.split_once("://").is_some_and(|(scheme, _)| {
         scheme.eq_ignore_ascii_case("https") || scheme.eq_ignore_ascii_case("http")
     });
     if !is_web {
@@ -32,15 +31,15 @@ pub fn check_link(text: &str) -> Result<(), String> {
         return Err("holds a character that cannot be seen".into());
     }
     let url = Url::parse(text).map_err(|error| format!("is not a web address: {error}"))?;
-    let after = &text[url.scheme().len() + "://".len()..];
-    let authority = after.split(['/', '?', '#', '\\']).next();
+    let after_scheme = &text[url.scheme().len() + "://".len()..];
+    let authority = after_scheme.split(['/', '?', '#', '\\']).next();
     if authority.is_none_or(|authority| authority.contains('@')) {
         return Err("holds a user or a password".into());
     }
-    match url.port() {
-        Some(0) => Err("has port 0".into()),
-        _ => Ok(()),
+    if url.port() == Some(0) {
+        return Err("has port 0".into());
     }
+    Ok(())
 }
 
 /// The longest locale in bytes. RFC 5646, 4.4.1 (BCP 47) asks for at least 35.
@@ -61,10 +60,10 @@ pub fn check_locale(locale: &str) -> Result<(), Invalid> {
 /// Returns a locale in the notation of catalogs, such as `pt-BR` for `pt_br`, without extensions
 /// such as `-u-ca-gregory`. `None` if it is invalid.
 pub fn language_tag(locale: &str) -> Option<String> {
-    let (locale, _) = locale.split_once(['.', '@']).unwrap_or((locale, ""));
-    let parts = locale.trim().split(['-', '_']);
-    let parts: Vec<&str> = parts.take_while(|part| part.len() != 1).collect();
-    let tag: LanguageIdentifier = parts.join("-").parse().ok()?;
+    let (without_encoding, _) = locale.split_once(['.', '@']).unwrap_or((locale, ""));
+    let subtags = without_encoding.trim().split(['-', '_']);
+    let without_extensions: Vec<&str> = subtags.take_while(|subtag| subtag.len() != 1).collect();
+    let tag: LanguageIdentifier = without_extensions.join("-").parse().ok()?;
     Some(tag.to_string())
 }
 
@@ -103,17 +102,17 @@ pub(crate) fn one_line<'a>(
     text: &'a str,
     max_chars: usize,
 ) -> Result<&'a str, Invalid> {
-    let refuse = |why: String| Err(Invalid::new(what, text.escape_debug(), why));
     let trimmed = text.trim_matches(' ');
-    if trimmed.is_empty() {
-        refuse("says nothing".to_owned())
+    let why = if trimmed.is_empty() {
+        "says nothing".to_owned()
     } else if trimmed.chars().any(char::is_control) {
-        refuse("holds a line break or another control character".to_owned())
+        "holds a line break or another control character".to_owned()
     } else if trimmed.chars().count() > max_chars {
-        refuse(format!("is longer than {max_chars} characters"))
+        format!("is longer than {max_chars} characters")
     } else {
-        Ok(trimmed)
-    }
+        return Ok(trimmed);
+    };
+    Err(Invalid::new(what, text.escape_debug(), why))
 }
 
 #[cfg(test)]

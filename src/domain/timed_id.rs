@@ -49,9 +49,10 @@ impl Id {
     /// Within one second only ids of the same process have an order. Ids of two processes count as
     /// made at the same time, so this returns `true` for them.
     pub fn is_no_later_than(self, other: Self) -> bool {
-        let (ours, theirs) = (self.0.split_at(4), other.0.split_at(4));
-        let of_one_process = ours.1[..5] == theirs.1[..5];
-        ours.0 < theirs.0 || (ours.0 == theirs.0 && (!of_one_process || ours.1 <= theirs.1))
+        let (seconds, tail) = self.0.split_at(4);
+        let (other_seconds, other_tail) = other.0.split_at(4);
+        let has_order = tail[..5] == other_tail[..5];
+        seconds < other_seconds || (seconds == other_seconds && (!has_order || tail <= other_tail))
     }
 
     /// Returns whether the id is `other` or was certainly made before it.
@@ -59,8 +60,7 @@ impl Id {
     /// Within one second only ids of the same process have an order, so this returns `false` for
     /// ids of two processes.
     pub fn is_earlier_than(self, other: Self) -> bool {
-        let (ours, theirs) = (self.0.split_at(4), other.0.split_at(4));
-        ours.0 < theirs.0 || (self.0[..9] == other.0[..9] && ours.1 <= theirs.1)
+        self.0[..4] < other.0[..4] || (self.0[..9] == other.0[..9] && self.0 <= other.0)
     }
 
     /// Parses 24 hexadecimal digits; `None` for any other text.
@@ -74,22 +74,22 @@ impl Id {
     pub fn first_from(text: &str) -> Option<Self> {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut hex = [b'0'; 24];
-        for (place, byte) in text.bytes().take(24).enumerate() {
+        let parse = |hex: &[u8]| Self::from_hex(std::str::from_utf8(hex).ok()?);
+        for (index, byte) in text.bytes().take(24).enumerate() {
             if DIGITS.contains(&byte) {
-                hex[place] = byte;
+                hex[index] = byte;
                 continue;
             }
-            // This character is no digit. The next greater digit takes its place. If there is none,
+            // This character is no digit, so the next greater digit replaces it. If there is none,
             // the result is the id after those that start with the digits so far.
-            let above = DIGITS.iter().find(|digit| **digit > byte);
-            match above {
-                Some(digit) => hex[place] = *digit,
-                None => hex[place..].fill(b'f'),
+            if let Some(digit) = DIGITS.iter().find(|digit| **digit > byte) {
+                hex[index] = *digit;
+                return parse(&hex);
             }
-            let id = Self::from_hex(std::str::from_utf8(&hex).ok()?)?;
-            return above.map_or_else(|| id.next(), |_| Some(id));
+            hex[index..].fill(b'f');
+            return parse(&hex)?.next();
         }
-        let id = Self::from_hex(std::str::from_utf8(&hex).ok()?)?;
+        let id = parse(&hex)?;
         if text.len() > 24 { id.next() } else { Some(id) }
     }
 
@@ -222,7 +222,9 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn the_first_id_from_a_text_is_exact(text in "[0-9a-g]{0,3}|[ -~]{0,26}|[0-9a-f]{23,26}", bytes: [u8; 12]) {
+        fn the_first_id_from_a_text_is_exact(
+            text in "[0-9a-g]{0,3}|[ -~]{0,26}|[0-9a-f]{23,26}", bytes: [u8; 12],
+        ) {
             let (from, id) = (Id::first_from(&text), Id::from_bytes(bytes));
             let not_before = id.to_string().as_str() >= text.as_str();
             proptest::prop_assert_eq!(not_before, from.is_some_and(|from| id >= from));
@@ -234,10 +236,10 @@ mod tests {
                 None => proptest::prop_assert!("ffffffffffffffffffffffff" <= text.as_str()),
                 Some(id) => {
                     proptest::prop_assert!(id.to_string() > text);
-                    let before = (u128::from_str_radix(&id.to_string(), 16).unwrap()).checked_sub(1);
-                    if let Some(before) = before {
-                        let before = format!("{before:024x}");
-                        proptest::prop_assert!(before <= text);
+                    let number = u128::from_str_radix(&id.to_string(), 16).unwrap();
+                    if let Some(before) = number.checked_sub(1) {
+                        let hex = format!("{before:024x}");
+                        proptest::prop_assert!(hex <= text);
                     }
                 }
             }

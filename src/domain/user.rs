@@ -112,8 +112,8 @@ pub fn check_choices(count: usize) -> Result<(), Invalid> {
 
 /// A user's record.
 ///
-/// Its JSON is the view of the API: the address is masked, times of stops are flags, and internal
-/// fields are missing.
+/// Its JSON is the view of the API: the address is masked, the times of unsubscribing and
+/// suppression are flags, and internal fields are missing.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct User {
     /// The application's id of the user.
@@ -168,8 +168,7 @@ fn write_flag<S: Serializer>(since: &Option<DateTime<Utc>>, to: S) -> Result<S::
 }
 
 fn write_weekday<S: Serializer>(day: &Option<Weekday>, to: S) -> Result<S::Ok, S::Error> {
-    let day = day.map(|day| day.to_string().to_lowercase());
-    day.serialize(to)
+    day.map(|day| day.to_string().to_lowercase()).serialize(to)
 }
 
 fn write_window<S: Serializer>(window: &Option<TimeDelta>, to: S) -> Result<S::Ok, S::Error> {

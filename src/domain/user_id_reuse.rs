@@ -10,7 +10,7 @@ use std::str::FromStr;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::day::Day;
-use super::day_stack::{Event, IdForm, Position, UserStacks};
+use super::day_stack::{Event, IdForm, Position, StackId, UserStacks};
 use super::name::{Invalid, UserId, serde_as_text};
 use super::timed_id::Id;
 
@@ -32,9 +32,9 @@ impl Start {
     pub fn new(erased: DateTime<Utc>, at: Id, stacks: Option<&UserStacks>) -> Self {
         let day = Day::of(at.time());
         let entries = |form| {
-            let stacks = stacks.into_iter().flat_map(|person| &person.stacks);
-            let mut stacks = stacks.filter(|stack| stack.id.day == day && stack.id.form == form);
-            stacks.next().map_or(0, |stack| stack.entries.len() as u32)
+            let id = StackId { day, form };
+            let mut stacks = stacks.into_iter().flat_map(|user_stacks| &user_stacks.stacks);
+            stacks.find(|stack| stack.id == id).map_or(0, |stack| stack.entries.len() as u32)
         };
         Self {
             erased: Id::at(erased, [0; 8]).time(),
@@ -51,29 +51,27 @@ impl Start {
     }
 
     /// Returns whether an event belongs to the erased user.
-    pub fn hides(&self, place: Position, event: &Event) -> bool {
+    pub fn hides(&self, position: Position, event: &Event) -> bool {
         let day = Day::of(self.at.time());
-        let entries = match place.stack.form {
+        let entries = match position.stack.form {
             IdForm::Text => self.entries,
             IdForm::ObjectId => self.entries_by_object_id,
         };
-        place.stack.day < day
-            || (place.stack.day == day && place.index < entries)
+        position.stack.day < day
+            || (position.stack.day == day && position.index < entries)
             || event.i.is_some_and(|id| self.is_after(id))
     }
 
     /// Returns whether a link or token issued at this time is invalid. Compares whole seconds.
     pub fn rejects(&self, issued: DateTime<Utc>) -> bool {
-        let issued = issued.timestamp();
-        issued < self.at.time().timestamp() || issued <= self.erased.timestamp()
+        let seconds = issued.timestamp();
+        seconds < self.at.time().timestamp() || seconds <= self.erased.timestamp()
     }
 
     /// Returns the issue time for a new link: `issued`, or later if a link of that time would be
     /// invalid.
     pub fn valid_from(&self, issued: DateTime<Utc>) -> DateTime<Utc> {
-        let created = self.at.time();
-        let first = created.max(self.erased + TimeDelta::seconds(1));
-        issued.max(first)
+        issued.max(self.at.time()).max(self.erased + TimeDelta::seconds(1))
     }
 }
 
@@ -81,7 +79,7 @@ impl UserStacks {
     /// Hides the events from before this start, if there is one.
     pub fn begin_at(&mut self, start: Option<Start>) {
         if let Some(start) = start {
-            self.exclude(|place, event| start.hides(place, event));
+            self.exclude(|position, event| start.hides(position, event));
         }
     }
 }
@@ -124,8 +122,7 @@ impl FromStr for Erasure {
             BEGUN => false,
             _ => return Err(refuse()),
         };
-        let start = start.parse()?;
-        Ok(Self { start, done })
+        Ok(Self { start: start.parse()?, done })
     }
 }
 
@@ -143,7 +140,7 @@ impl FromStr for Start {
     type Err = Invalid;
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
-        let read = || {
+        let parse = || {
             let mut parts = text.split(' ');
             let erased = DateTime::from_timestamp(parts.next()?.parse().ok()?, 0)?;
             let at = parts.next()?.parse().ok()?;
@@ -151,7 +148,7 @@ impl FromStr for Start {
             let (entries, entries_by_object_id) = (count()?, count()?);
             parts.next().is_none().then_some(Self { erased, at, entries, entries_by_object_id })
         };
-        read().ok_or_else(|| Invalid::new("start of a user", text, "is not one"))
+        parse().ok_or_else(|| Invalid::new("start of a user", text, "is not one"))
     }
 }
 
