@@ -195,20 +195,27 @@ proptest! {
     #[test]
     fn no_event_is_lost_between_read_and_flush(steps in steps(0..4)) {
         let (entries, expected) = play(&steps);
-        prop_assert_eq!(objects(&user_stacks(vec![stack("20140422", entries)]).pending()), expected);
+        let user_stacks = user_stacks(vec![stack("20140422", entries)]);
+        prop_assert_eq!(objects(&user_stacks.pending()), expected);
     }
 
     #[test]
     fn the_original_rule_agrees_if_no_event_arrived_in_between(steps in steps(0..1)) {
         let (entries, _) = play(&steps);
         let expected = original(&entries);
-        prop_assert_eq!(objects(&user_stacks(vec![stack("20140422", entries)]).pending()), expected);
+        let user_stacks = user_stacks(vec![stack("20140422", entries)]);
+        prop_assert_eq!(objects(&user_stacks.pending()), expected);
     }
 
     #[test]
     fn coverage_never_shrinks(
         entries in prop::collection::vec(
-            prop_oneof![3 => (0u8..9).prop_map(|o| event(&o.to_string())), 1 => prop::option::of(0u32..70).prop_map(marker)], 0..60)
+            prop_oneof![
+                3 => (0u8..9).prop_map(|o| event(&o.to_string())),
+                1 => prop::option::of(0u32..70).prop_map(marker),
+            ],
+            0..60,
+        )
     ) {
         let mut before = 0;
         for end in 0..=entries.len() {

@@ -119,11 +119,16 @@ mod assembling {
 
     proptest! {
         #[test]
-        fn totals_are_exact_under_any_limits(kinds in prop::collection::vec(0usize..4, 1..120), section in 1usize..20, total in 1usize..40) {
+        fn totals_are_exact_under_any_limits(
+            kinds in prop::collection::vec(0usize..4, 1..120),
+            section in 1usize..20,
+            total in 1usize..40,
+        ) {
             let names = ["Work", "Show", "Ant", "Zebra"];
-            let events: Vec<_> = kinds.iter().enumerate().map(|(n, kind)| (names[*kind], n.to_string())).collect();
-            let user_stacks = stacks(&events);
-            let digest = assemble(&user_stacks.pending(), &policies(), Caps { section, total }, all).unwrap();
+            let event = |(n, kind): (usize, &usize)| (names[*kind], n.to_string());
+            let events: Vec<_> = kinds.iter().enumerate().map(event).collect();
+            let (user_stacks, caps) = (stacks(&events), Caps { section, total });
+            let digest = assemble(&user_stacks.pending(), &policies(), caps, all).unwrap();
             prop_assert_eq!(digest.total, events.len() as u64);
             prop_assert_eq!(digest.sections.iter().map(|s| s.total).sum::<u64>(), digest.total);
             prop_assert!(digest.shown() <= total as u64);

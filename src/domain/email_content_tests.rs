@@ -8,7 +8,6 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::domain::details::Actor;
 use crate::domain::{Details, Id, Object, ObjectId, ObjectKey, Policy, UserId};
 
 fn start() -> DateTime<Utc> {

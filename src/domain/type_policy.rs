@@ -164,7 +164,8 @@ impl Policies {
 
     /// Returns the mandatory types that are emailed, in the order of their sections.
     pub fn always_emailed(&self) -> impl Iterator<Item = &EventType> {
-        self.kinds().filter(move |kind| self.is_mandatory(kind) && self.of(kind).route != Route::Never)
+        self.kinds()
+            .filter(move |kind| self.is_mandatory(kind) && self.of(kind).route != Route::Never)
     }
 
     /// Groups these types by category, in their given order. Types without a category come first,

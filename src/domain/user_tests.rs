@@ -212,7 +212,9 @@ mod mandatory {
 
     proptest! {
         #[test]
-        fn preferences_do_not_change_the_route_of_a_mandatory_type(user in choosers(), route in routes(), hours in 0i64..100) {
+        fn preferences_do_not_change_the_route_of_a_mandatory_type(
+            user in choosers(), route in routes(), hours in 0i64..100,
+        ) {
             let (policies, notice) = (mandatory(route), EventType::stored(NAME));
 
             prop_assert_eq!(user.route(&notice, at(hours), &policies), route);

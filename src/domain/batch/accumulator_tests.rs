@@ -58,8 +58,8 @@ fn an_event_of_a_filed_batch_does_not_join_the_next_one() {
     let (mut accumulator, mut ids) = (accumulator(), ids());
     accumulator.join(&[item(1, "a")], at(0), &policy(300), &mut ids);
     assert!(accumulator.advance(at(300)));
-    let handed = accumulator.ended[0].clone();
-    assert!(accumulator.forget_filed(&[handed], at(301)));
+    let filed = accumulator.ended[0].clone();
+    assert!(accumulator.forget_filed(&[filed], at(301)));
 
     assert_eq!(accumulator.join(&[item(1, "a")], at(302), &policy(300), &mut ids), 0);
     assert_eq!((&accumulator.open, accumulator.due()), (&None, Some(at(301) + FANOUT_RETENTION)));
@@ -243,7 +243,7 @@ enum Step {
     Join(u32, u8),
     Wait(u8),
     Advance,
-    HandOn,
+    File,
     Withdraw(u8),
     Close,
     Cancel,
@@ -254,7 +254,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         5 => (0..12_u32, 0..4_u8).prop_map(|(fanout, object)| Step::Join(fanout, object)),
         2 => (0..200_u8).prop_map(Step::Wait),
         2 => Just(Step::Advance),
-        2 => Just(Step::HandOn),
+        2 => Just(Step::File),
         1 => (0..4_u8).prop_map(Step::Withdraw),
         1 => Just(Step::Close),
         1 => Just(Step::Cancel),
@@ -283,7 +283,7 @@ proptest! {
         policy in policies(),
     ) {
         let (mut accumulator, mut ids) = (accumulator(), ids());
-        let (mut now, mut left) = (0, Vec::<Batch>::new());
+        let (mut now, mut filed) = (0, Vec::<Batch>::new());
         let (mut joined, mut withdrawn) = (0_u64, 0_u64);
         let mut first = std::collections::HashSet::new();
         for step in steps {
@@ -297,31 +297,32 @@ proptest! {
                 Step::Wait(seconds) => now += i64::from(seconds),
                 Step::Advance => {
                     accumulator.advance(at(now));
-                    prop_assert!(accumulator.open.as_ref().is_none_or(|open| !open.is_due(at(now))));
+                    let open = accumulator.open.as_ref();
+                    prop_assert!(open.is_none_or(|open| !open.is_due(at(now))));
                 }
-                Step::HandOn => {
-                    let handed = accumulator.ended.clone();
-                    accumulator.forget_filed(&handed, at(now));
-                    left.extend(handed);
+                Step::File => {
+                    let ended = accumulator.ended.clone();
+                    accumulator.forget_filed(&ended, at(now));
+                    filed.extend(ended);
                 }
                 Step::Withdraw(object) => {
                     let objects = [ObjectId::stored(object.to_string())];
-                    withdrawn += accumulator.remove_events(&EventType::stored("T"), &objects, at(now), None).removed;
+                    let kind = EventType::stored("T");
+                    let outcome = accumulator.remove_events(&kind, &objects, at(now), None);
+                    withdrawn += outcome.removed;
                 }
                 Step::Close | Step::Cancel => {
-                    let Some(open) = accumulator.open.as_ref().map(|open| open.id) else { continue };
-                    let ended = match step {
-                        Step::Close => accumulator.end(open, End::Close, at(now)),
-                        _ => accumulator.end(open, End::Cancel, at(now)),
-                    };
-                    prop_assert_eq!(ended, Ok(()));
+                    let Some(open) = &accumulator.open else { continue };
+                    let batch = open.id;
+                    let how = if matches!(step, Step::Close) { End::Close } else { End::Cancel };
+                    prop_assert_eq!(accumulator.end(batch, how, at(now)), Ok(()));
                 }
             }
             let open = accumulator.open.iter();
             prop_assert!(open.clone().all(|open| open.state == BatchState::Open));
             prop_assert!(accumulator.ended.iter().all(|ended| ended.state != BatchState::Open));
-            let all = left.iter().chain(&accumulator.ended).chain(open);
-            let counted: u64 = all.map(|batch| batch.contents.count).sum();
+            let batches = filed.iter().chain(&accumulator.ended).chain(open);
+            let counted: u64 = batches.map(|batch| batch.contents.count).sum();
             prop_assert_eq!(counted + withdrawn, joined);
         }
     }
@@ -349,7 +350,8 @@ proptest! {
         for (fanout, second) in before {
             accumulator.join(&[item(fanout.into(), "a")], at(second), &policy, &mut next);
         }
-        let items: Vec<BatchItem> = fanouts.into_iter().map(|fanout| item(fanout.into(), "a")).collect();
+        let items: Vec<BatchItem> =
+            fanouts.into_iter().map(|fanout| item(fanout.into(), "a")).collect();
         let Some(addition) = Addition::new(items.clone(), at(second), &policy) else {
             prop_assert!(policy.is_immediate() || full.is_some());
             return Ok(());

@@ -44,8 +44,7 @@ pub(super) fn opened(items: &[BatchItem], at: DateTime<Utc>, policy: &BatchPolic
 }
 
 pub(super) fn objects(contents: &BatchEvents) -> Vec<&str> {
-    let items = contents.items.iter();
-    items.map(|item| item.o.as_str()).collect()
+    contents.items.iter().map(|item| item.o.as_str()).collect()
 }
 
 #[test]
@@ -157,14 +156,14 @@ fn times_at_the_end_of_time_do_not_overflow() {
 /// An action on a batch.
 #[derive(Debug, Clone)]
 enum Act {
-    Join { fanout: u32, at: i64 },
-    TakeOut { object: u32 },
+    Join { fanout: u32, second: i64 },
+    Remove { object: u32 },
 }
 
 fn acts() -> impl Strategy<Value = Vec<Act>> {
     let act = prop_oneof![
-        4 => (0..40u32, -600..3_600i64).prop_map(|(fanout, at)| Act::Join { fanout, at }),
-        1 => (0..5u32).prop_map(|object| Act::TakeOut { object }),
+        4 => (0..40u32, -600..3_600i64).prop_map(|(fanout, second)| Act::Join { fanout, second }),
+        1 => (0..5u32).prop_map(|object| Act::Remove { object }),
     ];
     prop::collection::vec(act, 0..60)
 }
@@ -197,26 +196,30 @@ proptest! {
         for act in acts {
             let before = batch.clone();
             match act {
-                Act::Join { fanout, at: then } => match batch.join(&[item(fanout)], at(then), &policy) {
-                    Some(1) => {
-                        prop_assert!(joined.insert(fanout) && before.state == BatchState::Open);
-                        if batch.state == BatchState::Open {
-                            prop_assert!(batch.closes_at >= before.closes_at);
+                Act::Join { fanout, second } => {
+                    let was_open = before.state == BatchState::Open;
+                    match batch.join(&[item(fanout)], at(second), &policy) {
+                        Some(1) => {
+                            prop_assert!(joined.insert(fanout) && was_open);
+                            if batch.state == BatchState::Open {
+                                prop_assert!(batch.closes_at >= before.closes_at);
+                            }
+                        }
+                        Some(new) => {
+                            prop_assert_eq!(new, 0);
+                            prop_assert!(joined.contains(&fanout));
+                            prop_assert_eq!(&batch, &before);
+                        }
+                        None => {
+                            prop_assert!(!joined.contains(&fanout) && !was_open);
+                            prop_assert_eq!(&batch, &before);
                         }
                     }
-                    Some(new) => {
-                        prop_assert_eq!(new, 0);
-                        prop_assert!(joined.contains(&fanout));
-                        prop_assert_eq!(&batch, &before);
-                    }
-                    None => {
-                        prop_assert!(!joined.contains(&fanout) && before.state != BatchState::Open);
-                        prop_assert_eq!(&batch, &before);
-                    }
-                },
-                Act::TakeOut { object } => {
+                }
+                Act::Remove { object } => {
                     let kind = EventType::stored("Comment");
-                    withdrawn += batch.remove_events(&kind, &[ObjectId::stored(object.to_string())], None).removed;
+                    let objects = [ObjectId::stored(object.to_string())];
+                    withdrawn += batch.remove_events(&kind, &objects, None).removed;
                     prop_assert_eq!(batch.closes_at, before.closes_at);
                 }
             }
