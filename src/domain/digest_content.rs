@@ -27,7 +27,7 @@ pub fn wanted<'a>(
     scope: EmailScope,
     policies: &Policies,
 ) -> Vec<EventAt<'a>> {
-    user_stacks.pending_where(|event, day| is_wanted(event, day, user, scope, policies))
+    user_stacks.pending_where(|event, day| is_chosen(event, day, user, scope, policies))
 }
 
 /// Returns the events of [`wanted`] that this delivery covers. Its own marker hides none of them.
@@ -38,11 +38,11 @@ pub fn wanted_by<'a>(
     scope: EmailScope,
     policies: &Policies,
 ) -> Vec<EventAt<'a>> {
-    let keep = |event: &Event, day| is_wanted(event, day, user, scope, policies);
+    let keep = |event: &Event, day| is_chosen(event, day, user, scope, policies);
     user_stacks.pending_within(&row.watermarks, row.marker, keep)
 }
 
-fn is_wanted(event: &Event, day: Day, user: &User, scope: EmailScope, policies: &Policies) -> bool {
+fn is_chosen(event: &Event, day: Day, user: &User, scope: EmailScope, policies: &Policies) -> bool {
     let purpose = Purpose::Digest(scope);
     let time = || event.at(day);
     classify(&event.t, time, Facts::default(), Some(user), policies, purpose).is_none()
@@ -50,17 +50,17 @@ fn is_wanted(event: &Event, day: Day, user: &User, scope: EmailScope, policies: 
 
 /// Builds the content of a digest, one item for each event. Returns `None` if no event applies.
 ///
-/// `applies` returns the text to show for an event, or `None` if its object no longer applies.
+/// `find_data` returns the data to show for an event, or `None` if its object no longer applies.
 pub fn assemble(
-    wanted: &[EventAt<'_>],
+    events: &[EventAt<'_>],
     policies: &Policies,
     caps: Caps,
-    applies: impl Fn(&Event) -> Option<EventData>,
+    find_data: impl Fn(&Event) -> Option<EventData>,
 ) -> Option<EmailContent> {
-    let mut newest_first: Vec<&EventAt<'_>> = wanted.iter().collect();
+    let mut newest_first: Vec<&EventAt<'_>> = events.iter().collect();
     newest_first.sort_by_key(|pending| Reverse((pending.at, pending.position)));
     let item = |pending: &EventAt<'_>| {
-        let EventData { object, details } = applies(pending.event)?;
+        let EventData { object, details } = find_data(pending.event)?;
         Some(EmailItem { id: pending.event.o.clone(), at: pending.at, object, details })
     };
     let items = newest_first.into_iter();
@@ -72,11 +72,11 @@ pub fn assemble(
 
 /// Returns the newest events that apply, at most `caps.section` of each type, newest first.
 pub fn showable<'a>(
-    wanted: &[EventAt<'a>],
+    events: &[EventAt<'a>],
     caps: Caps,
     applies: impl Fn(&Event) -> bool,
 ) -> Vec<&'a Event> {
-    let mut newest_first: Vec<&EventAt<'a>> = wanted.iter().collect();
+    let mut newest_first: Vec<&EventAt<'a>> = events.iter().collect();
     newest_first.sort_by_key(|pending| Reverse((pending.at, pending.position)));
     let mut shown_by_type: HashMap<&EventType, usize> = HashMap::new();
     newest_first.retain(|pending| {
@@ -145,7 +145,7 @@ impl std::ops::AddAssign for PendingCounts {
     }
 }
 
-/// The wanted events of a day that no digest has included.
+/// The events of a day that digests should include but have not included yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Backlog {
     /// Events of users who may be emailed: their next digest includes them.

@@ -367,16 +367,16 @@ impl Authors {
 /// Groups the kept events of a batch, given in the order of joining. `omitted` more are only
 /// counted.
 ///
-/// `applies` returns the data to show for an event, or `None` if its object no longer applies. The
-/// result is `None` if no kept event applies.
+/// `find_data` returns the data to show for an event, or `None` if its object no longer applies.
+/// The result is `None` if no kept event applies.
 pub fn gather(
     key: &BatchKey,
     kept: &[BatchItem],
     omitted: u64,
     policies: &Policies,
-    applies: impl Fn(&Event) -> Option<EventData>,
+    find_data: impl Fn(&Event) -> Option<EventData>,
 ) -> Option<EmailContent> {
-    let included = newest_first(kept, applies);
+    let included = newest_first(kept, find_data);
     let mut content = EmailContent::of(included, policies, Grouping::ByAbout)?;
     content.total += omitted;
     content.omitted = omitted;
@@ -396,7 +396,7 @@ pub fn gather(
 /// its last event.
 fn newest_first(
     kept: &[BatchItem],
-    applies: impl Fn(&Event) -> Option<EventData>,
+    find_data: impl Fn(&Event) -> Option<EventData>,
 ) -> Vec<(&EventType, EmailItem)> {
     // The sort is stable, so of two events of one second the last to join comes first.
     let mut newest_first: Vec<&BatchItem> = kept.iter().rev().collect();
@@ -407,7 +407,7 @@ fn newest_first(
         if seen.contains(&(&item.t, &item.o)) {
             continue;
         }
-        if let Some(EventData { object, details }) = applies(&Event::from(item.clone())) {
+        if let Some(EventData { object, details }) = find_data(&Event::from(item.clone())) {
             seen.insert((&item.t, &item.o));
             let (id, at) = (item.o.clone(), item.i.time());
             included.push((&item.t, EmailItem { id, at, object, details }));
