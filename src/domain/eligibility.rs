@@ -1,8 +1,8 @@
 //! Decides whether an event may be included for a user, and if not, why.
 //!
-//! [`classify`] is the place of this rule. It is pure: `engine::eligibility` loads the facts in
-//! bulk. Digests, batches, the backlog, flushes, previews, feeds and `explain` call it. Feeds and
-//! `explain` remove the events of an earlier user of the same id before they call it.
+//! [`classify`] is the only definition of this rule. It is pure: `engine::eligibility` loads the
+//! facts in bulk. Digests, batches, the backlog, flushes, previews, feeds and `explain` call it.
+//! Feeds and `explain` remove the events of an earlier user of the same id before they call it.
 
 use chrono::{DateTime, Utc};
 

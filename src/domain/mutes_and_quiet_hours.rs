@@ -103,8 +103,8 @@ impl Mutes {
     pub fn check(&self) -> Result<(), Invalid> {
         let most = Self::MOST;
         let why = format_args!(
-            "is more than the {most} subjects one person can have muted, with those that were \
-             muted lately"
+            "is more than the {most} subjects one person can have muted, including recently ended \
+             mutes"
         );
         Invalid::check_limit("mutes", self.0.len(), most, why)
     }
