@@ -16,7 +16,7 @@ use crate::domain::delivery::{
 use crate::domain::{
     Delivery, DeliveryId, DeliveryState, Feedback, Lease, ReportCounts, ReportKind, Tag,
 };
-use crate::store::record::delivery::{CoverRecord, DeliveryRecord};
+use crate::store::record::delivery::{WatermarkRecord, DeliveryRecord};
 use crate::store::record::to_json;
 use crate::store::record::values::As;
 use crate::store::{Claim, Deliveries, DeliveryFilter, Error, Feedbacks, Result};
@@ -310,7 +310,7 @@ fn correct(
                            created = ?5, refusals = 0, reopened = ?6, settled = NULL, call = NULL, tried = NULL,
                            provider_id = NULL
                        WHERE id = ?1 AND state = 'failed' AND NOT open";
-            let watermarks = row.watermarks.as_ref().map(Vec::<CoverRecord>::from_value);
+            let watermarks = row.watermarks.as_ref().map(Vec::<WatermarkRecord>::from_value);
             let values = (
                 row.id.as_str(),
                 watermarks.as_ref().map(to_json).transpose()?,

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use crate::store::record::user::StoredFields;
-use crate::store::record::{Record, read_json, shown_text};
+use crate::store::record::{Record, read_json, format_text_id};
 use crate::store::{Error, Result};
 
 /// A table whose rows are records.
@@ -125,7 +125,7 @@ impl RowTable {
     /// Reads the record of a row. `rest` holds the fields that are not in columns.
     pub(super) fn read<R: Record>(&self, row: &Row<'_>, rest: Fields) -> Result<R::Value> {
         let id: String = row.get(0).unwrap_or_default();
-        let what = || format!("{} {}", R::WHAT, shown_text(&id));
+        let what = || format!("{} {}", R::WHAT, format_text_id(&id));
         let StoredFields { fields, broken, .. } = self.fields(row, rest)?;
         match broken.first() {
             Some((field, why)) => Err(Error::corrupt(format!("{field} of {}", what()), why)),
