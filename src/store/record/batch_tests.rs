@@ -194,8 +194,8 @@ fn lists_of_older_versions_are_readable() {
         contents.map(|(name, value)| (name.to_owned(), value)).into_iter().collect();
     contents["items"] = json!([[hex(1), "T", "$o.1"]]);
     open.insert("contents".to_owned(), contents.into());
-    for place in ["/open/contents/joined", "/ended/0/led"] {
-        let joined = json.pointer_mut(place).unwrap();
+    for pointer in ["/open/contents/joined", "/ended/0/led"] {
+        let joined = json.pointer_mut(pointer).unwrap();
         *joined = list(joined.as_str().unwrap());
     }
 
@@ -233,11 +233,11 @@ fn a_lead_that_an_older_version_did_not_email_is_emailed_with_the_rest() {
     let [batch, _] = two_batches();
     let mut json = serde_json::to_value(BatchRecord::filed(&batch)).unwrap();
     let lead = json!({"i": id(2).to_string(), "t": "T", "o": "b"});
-    for (items, kept) in [(json!([lead]), 2), (json!(null), 1)] {
+    for (items, item_count) in [(json!([lead]), 2), (json!(null), 1)] {
         json["lead"] = json!({"count": 2, "items": items, "joined": id(2).to_string()});
         let record: BatchRecord = serde_json::from_value(json.clone()).unwrap();
         let read = record.value().unwrap();
-        assert_eq!((read.contents.count, read.contents.items.len()), (9, kept));
+        assert_eq!((read.contents.count, read.contents.items.len()), (9, item_count));
         assert_eq!((&read.joined, &read.led), (&batch.joined, &Vec::new()));
     }
 }

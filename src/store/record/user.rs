@@ -38,7 +38,8 @@ record! {
         email: Email = user.email.clone().map(|email| Email(Some(email))),
         digest: DigestRecord = Some(As::from_value(&user.digest)),
         types: NamedList<TypeRecord> = Some(As::from_value(&user.types)),
-        mutes: NamedList<MuteRecord> = (!user.mutes.is_empty()).then(|| As::from_value(&user.mutes)),
+        mutes: NamedList<MuteRecord> =
+            (!user.mutes.is_empty()).then(|| As::from_value(&user.mutes)),
         suppressed: SuppressedSince = user.suppressed.map(|at| SuppressedSince(Some(Time(at)))),
         // Each store sets it.
         rev: i64 = None,
