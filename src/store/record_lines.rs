@@ -137,11 +137,11 @@ impl Serialize for AnyRecord {
             Self::WebhookReceipt(receipt) => receipt.serialize(to),
             Self::Fanout(fanout) => FanoutRecord::with_audience(fanout).serialize(to),
             Self::Accumulator(accumulator) => {
-                AccumulatorRecord::row(accumulator, NO_REVISION).serialize(to)
+                AccumulatorRecord::for_row(accumulator, NO_REVISION).serialize(to)
             }
             Self::Batch(batch) => BatchRecord::filed(batch).serialize(to),
             Self::Delivery(delivery) => {
-                let mut record = DeliveryRecord::row(delivery);
+                let mut record = DeliveryRecord::for_row(delivery);
                 record.lease = record.lease.filter(|_| delivery.open);
                 record.serialize(to)
             }

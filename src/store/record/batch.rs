@@ -169,7 +169,7 @@ impl AccumulatorRecord {
     }
 
     /// Returns the record for columns, with this revision.
-    pub(in crate::store) fn row(accumulator: &Accumulator, revision: Id) -> Self {
+    pub(in crate::store) fn for_row(accumulator: &Accumulator, revision: Id) -> Self {
         Self {
             id: Some(As::from_value(&accumulator.id)),
             stamp: Some(Oid(revision)),

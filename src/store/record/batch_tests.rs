@@ -82,7 +82,7 @@ fn an_accumulator_round_trips() {
     let empty = Accumulator { revision: Some(id(4)), ..Accumulator::new(full_accumulator().id) };
     for accumulator in [full_accumulator(), empty] {
         assert_eq!(read(&document_of(&accumulator)).unwrap(), accumulator);
-        let json = serde_json::to_value(AccumulatorRecord::row(&accumulator, id(4))).unwrap();
+        let json = serde_json::to_value(AccumulatorRecord::for_row(&accumulator, id(4))).unwrap();
         let record: AccumulatorRecord = serde_json::from_value(json).unwrap();
         assert_eq!(record.value().unwrap(), accumulator);
     }
@@ -163,7 +163,7 @@ fn the_stored_form_of_an_accumulator_is_unchanged() {
 
     let hex = |byte: u8| id(byte).to_string();
     let mut json =
-        serde_json::to_value(AccumulatorRecord::row(&full_accumulator(), id(4))).unwrap();
+        serde_json::to_value(AccumulatorRecord::for_row(&full_accumulator(), id(4))).unwrap();
     let fields = json.as_object_mut().unwrap();
     let batches = (fields.remove("open").unwrap(), fields.remove("ended").unwrap());
     let expected = json!({
@@ -186,7 +186,7 @@ fn lists_of_older_versions_are_readable() {
         digits.map(|id| std::str::from_utf8(id).unwrap()).collect()
     };
     let mut json =
-        serde_json::to_value(AccumulatorRecord::row(&full_accumulator(), id(4))).unwrap();
+        serde_json::to_value(AccumulatorRecord::for_row(&full_accumulator(), id(4))).unwrap();
     json["memories"] = json!([[0, [hex(5)]]]);
     let open = json["open"].as_object_mut().unwrap();
     let contents = ["count", "items", "joined"].map(|name| (name, open.remove(name).unwrap()));

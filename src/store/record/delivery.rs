@@ -72,7 +72,7 @@ impl DeliveryRecord {
     }
 
     /// Returns the record for SQLite, where every row has a slot. An open row occupies it.
-    pub(in crate::store) fn row(delivery: &Delivery) -> Self {
+    pub(in crate::store) fn for_row(delivery: &Delivery) -> Self {
         Self {
             slot: Some(delivery.slot()),
             open: Some(delivery.open),

@@ -58,7 +58,7 @@ fn a_delivery_round_trips() {
     for row in [row(), free, deferred, settled, closed, of_batch] {
         let document = write_bson("testing", &DeliveryRecord::document(&row)).unwrap();
         assert_eq!(read_bson::<DeliveryRecord>(&document).unwrap(), row);
-        let json = serde_json::to_value(DeliveryRecord::row(&row)).unwrap();
+        let json = serde_json::to_value(DeliveryRecord::for_row(&row)).unwrap();
         let record: DeliveryRecord = serde_json::from_value(json).unwrap();
         assert_eq!(record.value().unwrap(), row);
     }

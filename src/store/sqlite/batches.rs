@@ -163,7 +163,7 @@ pub(super) fn replace_accumulator(
         let sql = "DELETE FROM accumulators WHERE user = ?1 AND key = ?2";
         return transaction.run(sql, (&user, &key)).map(drop);
     }
-    ACCUMULATORS.replace(transaction, &AccumulatorRecord::row(accumulator, revision))?;
+    ACCUMULATORS.replace(transaction, &AccumulatorRecord::for_row(accumulator, revision))?;
     for batch in accumulator.open.iter().chain(&accumulator.ended) {
         let sql =
             "INSERT INTO accumulator_batches (batch, user, key, open) VALUES (?1, ?2, ?3, ?4)";

@@ -105,7 +105,7 @@ impl Days for Sqlite {
             Forgettable::Retractions => ("retractions", "type, object", "at < ?1 ORDER BY at"),
             Forgettable::Events => ("fanouts", "id", "id < ?1 AND state = 'done' ORDER BY id"),
         };
-        let before: Value = match kind {
+        let cutoff: Value = match kind {
             Forgettable::Retractions | Forgettable::Events => {
                 Id::at(before, [0; 8]).to_string().into()
             }
@@ -115,7 +115,7 @@ impl Days for Sqlite {
             let expired_keys = format!("SELECT {key} FROM {table} WHERE {expired} LIMIT ?2");
             let delete = |table: &str, key: &str| {
                 let sql = format!("DELETE FROM {table} WHERE ({key}) IN ({expired_keys})");
-                transaction.run(&sql, (&before, limit as i64))
+                transaction.run(&sql, (&cutoff, limit as i64))
             };
             if kind == Forgettable::Events {
                 delete("details", "fanout")?;

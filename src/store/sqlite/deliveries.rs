@@ -50,7 +50,7 @@ const CLOSE: &str = "open = 0, owner = NULL, until = NULL";
 impl Deliveries for Sqlite {
     async fn open(&self, rows: &[Delivery]) -> Result<Vec<bool>> {
         self.change_each(rows, |transaction, row| {
-            DELIVERIES.insert_new(transaction, &DeliveryRecord::row(row))
+            DELIVERIES.insert_new(transaction, &DeliveryRecord::for_row(row))
         })
         .await
     }

@@ -20,12 +20,13 @@ impl Diagnostics for Sqlite {
             let text = |sql| transaction.query_row(sql, [], |row| row.get::<_, String>(0));
             let version = text("SELECT sqlite_version()")?;
             let journal = text("PRAGMA journal_mode")?;
+            // Opening the file has already upgraded it.
+            let schema_version = schema::VERSION.unsigned_abs();
             Ok(Condition {
                 engine: Engine::Sqlite { version, journal },
                 time: None,
                 age: Duration::ZERO,
-                // Opening the file has already upgraded it.
-                schema: Ok(Schema { version: super::SCHEMA, known: super::SCHEMA }),
+                schema: Ok(Schema { version: schema_version, known: schema_version }),
                 missing_indexes: Ok(schema::missing_indexes(transaction)?),
             })
         })
