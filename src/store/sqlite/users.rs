@@ -384,7 +384,7 @@ fn find_near(
     for (statement, cell) in statements.iter_mut().zip(&cells) {
         cursors.push(statement.query((from, cell))?);
     }
-    // The next user of each cursor. Merges the cursors in id order.
+    // The next user of each cursor. Popping the heap merges the cursors in id order.
     let mut next_users = BinaryHeap::new();
     for (n, cursor) in cursors.iter_mut().enumerate() {
         next_users.extend(next_within(cursor, center, km)?.map(|user| Reverse((user, n))));
