@@ -1,9 +1,9 @@
-//! The records of a store as lines of JSON, for an export or import of all of it.
+//! The records of a store as lines of JSON, to export or import a whole store.
 //!
-//! Equal records have equal lines in both stores, so sums of lines compare stores and files. Lines
-//! leave out revisions, and values without a meaning, such as the lease of a closed delivery. Days
-//! have lines already ([`super::Days`]). Leases by name, change notices and catch-up positions
-//! belong to the processes of one store and have no lines.
+//! Equal records have equal lines in both stores, so checksums of lines compare stores and files.
+//! Lines omit revisions and values without a meaning, such as the lease of a closed delivery. The
+//! lines of days are defined in [`super::Days`]. Named leases, change notices and catch-up
+//! positions belong to the processes of one store and have no lines.
 
 use serde::{Serialize, Serializer};
 
@@ -62,11 +62,11 @@ macro_rules! kinds {
 kinds! {
     /// Users with their choices.
     Users "users": User as UserRecord,
-    /// Who follows what.
+    /// The keys that users follow.
     Follows "follows": Follow as Follow,
     /// Objects, except those in an application's own collections.
     Objects "objects": Object as ObjectRecord,
-    /// What users have seen, read and archived of their feeds.
+    /// The items that users have seen, read and archived in their feeds.
     Inboxes "inboxes": Inbox as InboxRecord,
     /// Retracted events.
     Retractions "retractions": Retraction as RetractionRecord,
@@ -88,7 +88,7 @@ kinds! {
     Notes "notes": Note as Note,
 }
 
-/// The stored form of one record.
+/// The stored form of a single record.
 pub(super) trait RecordSource {
     fn read<R: Record>(self) -> Result<R::Value>;
 }
@@ -96,23 +96,22 @@ pub(super) trait RecordSource {
 /// A line of an export.
 impl RecordSource for &str {
     fn read<R: Record>(self) -> Result<R::Value> {
-        let what = || format!("a line of kind {}", R::WHAT);
-        let mut from = serde_json::Deserializer::from_str(self);
-        read_json::<R>(&mut from, what)
+        let mut deserializer = serde_json::Deserializer::from_str(self);
+        read_json::<R>(&mut deserializer, || format!("a line of kind {}", R::WHAT))
     }
 }
 
 impl AnyRecord {
-    /// The line of the record.
+    /// Returns the line of the record.
     pub fn line(&self) -> Result<String> {
         to_json(self)
     }
 
-    /// The record of a line.
+    /// Returns the record of a line.
     ///
     /// # Errors
     ///
-    /// Names the field that cannot be read.
+    /// [`Error::Corrupt`], which names the field that cannot be read.
     pub fn read(kind: RecordKind, line: &str) -> Result<Self> {
         Self::read_from(kind, line)
     }
@@ -131,14 +130,18 @@ impl Serialize for AnyRecord {
                 record.serialize(to)
             }
             Self::Retraction(retraction) => RetractionRecord::from_value(retraction).serialize(to),
-            Self::Suppression(kept) => SuppressionRecord::exactly(kept).serialize(to),
+            Self::Suppression(suppression) => {
+                SuppressionRecord::with_exact_spelling(suppression).serialize(to)
+            }
             Self::SoftBounce(bounce) => bounce.serialize(to),
             Self::WebhookReceipt(receipt) => receipt.serialize(to),
-            Self::Fanout(fanout) => FanoutRecord::whole(fanout).serialize(to),
-            Self::Accumulator(kept) => AccumulatorRecord::row(kept, NO_REVISION).serialize(to),
+            Self::Fanout(fanout) => FanoutRecord::with_audience(fanout).serialize(to),
+            Self::Accumulator(accumulator) => {
+                AccumulatorRecord::for_row(accumulator, NO_REVISION).serialize(to)
+            }
             Self::Batch(batch) => BatchRecord::filed(batch).serialize(to),
             Self::Delivery(delivery) => {
-                let mut record = DeliveryRecord::row(delivery);
+                let mut record = DeliveryRecord::for_row(delivery);
                 record.lease = record.lease.filter(|_| delivery.open);
                 record.serialize(to)
             }
@@ -150,7 +153,7 @@ impl Serialize for AnyRecord {
 /// The revision of records without one.
 pub(in crate::store) const NO_REVISION: Id = Id::from_bytes([0; 12]);
 
-/// What to export.
+/// The part of a store to export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Export {
     /// The documents of a day.
@@ -159,7 +162,7 @@ pub enum Export {
     Records(RecordKind),
 }
 
-/// Some records of one kind, or documents of a day.
+/// A page of the records of one kind, or of the documents of a day.
 #[derive(Debug, Clone, Default)]
 pub struct RecordPage {
     /// One line for each readable record, in the order of their ids.
@@ -183,10 +186,12 @@ impl RecordPage {
 
     /// Adds a record, unless it is a note about the store itself.
     pub(super) fn push(&mut self, record: &AnyRecord) -> Result<()> {
-        match record {
-            AnyRecord::Note(note) if [MARK, MOVE, "schema"].contains(&&*note.name) => {}
-            record => self.lines.push(record.line()?),
+        if let AnyRecord::Note(note) = record
+            && [MARK, MOVE, "schema"].contains(&note.name.as_str())
+        {
+            return Ok(());
         }
+        self.lines.push(record.line()?);
         Ok(())
     }
 }

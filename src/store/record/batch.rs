@@ -1,16 +1,15 @@
 //! Records of accumulators and batches.
 //!
-//! An accumulator `{_id: {u, k}, open, ended, memories, …}` contains its open batch. A batch that
-//! left it ("filed") is in `batches`, in the same shape with an `_id` of its own. In JSON, older
-//! versions wrote the events of a batch as a field of their own (`contents`), and each item as a
-//! list of its fields.
+//! An accumulator `{_id: {u, k}, open, ended, memories, …}` contains its open batch. A filed batch
+//! is in `batches`, in the same shape with an `_id` of its own. In JSON, older versions wrote the
+//! events of a batch as a field of their own (`contents`), and each item as a list of its fields.
 
 use chrono::DateTime;
 use compact_str::CompactString;
 use serde::{Deserialize, Serialize};
 
 use super::values::{As, Count, LeaseRecord, Oid, Oids, Text, Time};
-use super::{Record, needs, of};
+use super::{Record, in_field, require};
 use crate::domain::batch::{Accumulator, AccumulatorId, BatchEvents, BatchItem, Memory};
 use crate::domain::{Batch, BatchKey, BatchState, Id};
 
@@ -33,7 +32,7 @@ pub(in crate::store) struct BatchContents {
 }
 
 /// Converts a list; `None` if it is empty.
-fn filled<T, A: As<T>>(list: &Vec<T>) -> Option<Vec<A>> {
+fn unless_empty<T, A: As<T>>(list: &Vec<T>) -> Option<Vec<A>> {
     (!list.is_empty()).then(|| As::from_value(list))
 }
 
@@ -45,8 +44,8 @@ record! {
         policy: String;
         settled: Time
     }
-    extra(batch) {
-        // Only in filed batches.
+    write(batch) {
+        // Only filed batches have these three fields.
         filed = "_id": Oid = None,
         user: CompactString = None,
         key: Text<BatchKey> = None,
@@ -56,23 +55,23 @@ record! {
         count: Count<u64> = Some(Count(batch.contents.count)),
         items: Vec<ItemRecord> = Some(As::from_value(&batch.contents.items)),
         joined: Oids = Some(As::from_value(&batch.joined)),
-        // Older versions wrote it to JSON, in place of the three fields above.
+        // Older versions wrote this to JSON, in place of `count`, `items` and `joined`.
         contents: BatchContents = None,
         // Older versions stored the first events of a leading batch here until they were emailed.
         lead: BatchContents = None,
         led: Oids = (!batch.led.is_empty()).then(|| As::from_value(&batch.led)),
-        taken: Vec<ItemRecord> = filled(&batch.removed),
+        taken: Vec<ItemRecord> = unless_empty(&batch.removed),
     }
-    odd(record) {
-        id: needs("id", record.id.or(record.filed))?.0,
-        user: needs("user", record.user)?.into_value()?,
-        key: needs("key", record.key)?.0,
-        state: needs("state", record.state)?,
+    read(record) {
+        id: require("id", record.id.or(record.filed))?.0,
+        user: require("user", record.user)?.into_value()?,
+        key: require("key", record.key)?.0,
+        state: require("state", record.state)?,
         // Older writers omit it.
         deferred: record.deferred.unwrap_or(false),
-        led: record.led.map(|led| led.0).unwrap_or_default(),
+        led: record.led.map_or_else(Vec::new, |led| led.0),
         contents: {
-            let (mut count, mut items) = (needs("count", record.count)?.0, Vec::new());
+            let (mut count, mut items) = (require("count", record.count)?.0, Vec::new());
             if let Some(lead) = record.lead {
                 count += lead.count.0;
                 items = lead.items.unwrap_or_default();
@@ -82,7 +81,7 @@ record! {
         },
         joined: {
             // Additions to an open batch are appended, so the stored list may be unsorted.
-            let mut joined: Vec<Id> = needs("joined", record.joined)?.0;
+            let mut joined: Vec<Id> = require("joined", record.joined)?.0;
             joined.sort_unstable();
             joined
         },
@@ -102,8 +101,8 @@ impl BatchRecord {
         }
     }
 
-    /// Converts a batch that is embedded in this accumulator.
-    fn batch_of(mut self, id: &AccumulatorIdRecord) -> Result<Batch, String> {
+    /// Converts a batch that is embedded in the accumulator with this id.
+    fn into_batch_of(mut self, id: &AccumulatorIdRecord) -> Result<Batch, String> {
         self.user = Some(id.user.clone());
         self.key = Some(id.key.clone());
         self.value()
@@ -115,10 +114,10 @@ impl Record for BatchRecord {
     type Value = Batch;
 
     fn value(mut self) -> Result<Batch, String> {
-        if let Some(apart) = self.contents.take() {
-            self.count = Some(apart.count);
-            self.items = apart.items;
-            self.joined = Some(apart.joined);
+        if let Some(contents) = self.contents.take() {
+            self.count = Some(contents.count);
+            self.items = contents.items;
+            self.joined = Some(contents.joined);
         }
         self.into_value()
     }
@@ -129,29 +128,29 @@ record! {
     AccumulatorRecord of Accumulator as "accumulator" {
         ; queue_position = "turn": Time
     }
-    extra(accumulator) {
+    write(accumulator) {
         id = "_id": AccumulatorIdRecord = None,
         stamp: Oid = None,
         due: Time = accumulator.due().map(Time),
         lease: LeaseRecord = As::from_value(&accumulator.lease),
         open: BatchRecord = As::from_value(&accumulator.open),
-        ended: Vec<BatchRecord> = filled(&accumulator.ended),
-        memories: Vec<MemoryRecord> = filled(&accumulator.memories),
+        ended: Vec<BatchRecord> = unless_empty(&accumulator.ended),
+        memories: Vec<MemoryRecord> = unless_empty(&accumulator.memories),
     }
-    odd(record) {
+    read(record) {
         open: {
-            let id = needs("_id", record.id.as_ref())?;
-            of("open", record.open.map(|open| open.batch_of(id)).transpose())?
+            let id = require("_id", record.id.as_ref())?;
+            in_field("open", record.open.map(|open| open.into_batch_of(id)).transpose())?
         },
         ended: {
-            let id = needs("_id", record.id.as_ref())?;
+            let id = require("_id", record.id.as_ref())?;
             let ended = record.ended.unwrap_or_default().into_iter();
-            of("ended", ended.map(|batch| batch.batch_of(id)).collect::<Result<_, _>>())?
+            in_field("ended", ended.map(|batch| batch.into_batch_of(id)).collect::<Result<_, _>>())?
         },
         memories: record.memories.unwrap_or_default().into_value()?,
-        lease: of("lease", record.lease.into_value())?,
+        lease: in_field("lease", record.lease.into_value())?,
         revision: record.stamp.into_value()?,
-        id: needs("_id", record.id)?.into_value()?,
+        id: require("_id", record.id)?.into_value()?,
     }
 }
 
@@ -164,14 +163,13 @@ impl AccumulatorRecord {
     /// Returns the record as a document without its `_id`, with this revision.
     pub(in crate::store) fn document(accumulator: &Accumulator, revision: Id) -> Self {
         let record = Self::from_value(accumulator);
-        // A free accumulator gets a lease that ended in 1970, so one index range finds all free
-        // ones.
-        let nobodys = LeaseRecord::until(DateTime::UNIX_EPOCH);
-        Self { stamp: Some(Oid(revision)), lease: record.lease.or(Some(nobodys)), ..record }
+        // A free accumulator gets an expired lease, so one index range finds all free ones.
+        let lease = record.lease.or(Some(LeaseRecord::until(DateTime::UNIX_EPOCH)));
+        Self { stamp: Some(Oid(revision)), lease, ..record }
     }
 
     /// Returns the record for columns, with this revision.
-    pub(in crate::store) fn row(accumulator: &Accumulator, revision: Id) -> Self {
+    pub(in crate::store) fn for_row(accumulator: &Accumulator, revision: Id) -> Self {
         Self {
             id: Some(As::from_value(&accumulator.id)),
             stamp: Some(Oid(revision)),

@@ -36,13 +36,13 @@ fn batch(led: Vec<Id>) -> Batch {
     }
 }
 
-fn leads() -> [Batch; 2] {
+fn two_batches() -> [Batch; 2] {
     [Vec::new(), vec![id(3)]].map(batch)
 }
 
 #[test]
 fn a_batch_round_trips() {
-    for batch in leads() {
+    for batch in two_batches() {
         let document = write_bson("testing", &BatchRecord::filed(&batch)).unwrap();
         assert_eq!(read_bson::<BatchRecord>(&document).unwrap(), batch);
         let json = serde_json::to_value(BatchRecord::filed(&batch)).unwrap();
@@ -51,17 +51,17 @@ fn a_batch_round_trips() {
     }
 }
 
-fn whole() -> Accumulator {
-    let [one, two] = leads();
-    let of = AccumulatorId { user: one.user.clone(), key: one.key.clone() };
+fn full_accumulator() -> Accumulator {
+    let [open, ended] = two_batches();
+    let id_of_both = AccumulatorId { user: open.user.clone(), key: open.key.clone() };
     Accumulator {
-        open: Some(one),
-        ended: vec![two],
+        open: Some(open),
+        ended: vec![ended],
         memories: vec![Memory { at: DateTime::UNIX_EPOCH, joined: vec![id(5)] }],
         queue_position: Some(DateTime::UNIX_EPOCH),
         lease: Some(Lease { owner: "me".into(), until: DateTime::UNIX_EPOCH }),
         revision: Some(id(4)),
-        ..Accumulator::new(of)
+        ..Accumulator::new(id_of_both)
     }
 }
 
@@ -79,10 +79,10 @@ fn read(document: &Document) -> crate::store::Result<Accumulator> {
 
 #[test]
 fn an_accumulator_round_trips() {
-    let empty = Accumulator { revision: Some(id(4)), ..Accumulator::new(whole().id) };
-    for accumulator in [whole(), empty] {
+    let empty = Accumulator { revision: Some(id(4)), ..Accumulator::new(full_accumulator().id) };
+    for accumulator in [full_accumulator(), empty] {
         assert_eq!(read(&document_of(&accumulator)).unwrap(), accumulator);
-        let json = serde_json::to_value(AccumulatorRecord::row(&accumulator, id(4))).unwrap();
+        let json = serde_json::to_value(AccumulatorRecord::for_row(&accumulator, id(4))).unwrap();
         let record: AccumulatorRecord = serde_json::from_value(json).unwrap();
         assert_eq!(record.value().unwrap(), accumulator);
     }
@@ -90,20 +90,19 @@ fn an_accumulator_round_trips() {
 
 #[test]
 fn a_batch_of_an_older_version_is_not_deferred() {
-    for batch in leads() {
+    for batch in two_batches() {
         let document = write_bson("testing", &BatchRecord::filed(&batch)).unwrap();
         let mut document = Document::try_from(document).unwrap();
         document.remove("deferred");
-        let document = RawDocumentBuf::try_from(&document).unwrap();
-        let deferred = false;
-        let expected = Batch { deferred, ..batch };
-        assert_eq!(read_bson::<BatchRecord>(&document).unwrap(), expected);
+        let raw = RawDocumentBuf::try_from(&document).unwrap();
+        let expected = Batch { deferred: false, ..batch };
+        assert_eq!(read_bson::<BatchRecord>(&raw).unwrap(), expected);
     }
 }
 
 #[test]
 fn the_stored_form_of_a_batch_is_unchanged() {
-    let [_, batch] = leads();
+    let [_, batch] = two_batches();
     let date = bson::DateTime::from_millis;
     let document = write_bson("testing", &BatchRecord::filed(&batch)).unwrap();
     let document = Document::try_from(document).unwrap();
@@ -132,7 +131,7 @@ fn the_stored_form_of_a_batch_is_unchanged() {
 #[test]
 fn the_stored_form_of_an_accumulator_is_unchanged() {
     let date = bson::DateTime::from_millis;
-    let mut document = document_of(&whole());
+    let mut document = document_of(&full_accumulator());
     let open = document.remove("open").unwrap();
     let ended = document.get_array("ended").unwrap();
     let ended = ended.iter().map(|batch| batch.as_document().unwrap());
@@ -158,12 +157,13 @@ fn the_stored_form_of_an_accumulator_is_unchanged() {
     }
     assert_eq!(open.len(), expected.len());
 
-    let free = Accumulator { lease: None, ..whole() };
+    let free = Accumulator { lease: None, ..full_accumulator() };
     let lease = document_of(&free).remove("lease");
     assert_eq!(lease, Some(Bson::from(doc! {"until": date(0)})));
 
     let hex = |byte: u8| id(byte).to_string();
-    let mut json = serde_json::to_value(AccumulatorRecord::row(&whole(), id(4))).unwrap();
+    let mut json =
+        serde_json::to_value(AccumulatorRecord::for_row(&full_accumulator(), id(4))).unwrap();
     let fields = json.as_object_mut().unwrap();
     let batches = (fields.remove("open").unwrap(), fields.remove("ended").unwrap());
     let expected = json!({
@@ -172,7 +172,7 @@ fn the_stored_form_of_an_accumulator_is_unchanged() {
     });
     assert_eq!(json, expected);
     let expected =
-        leads().map(|batch| serde_json::to_value(BatchRecord::from_value(&batch)).unwrap());
+        two_batches().map(|batch| serde_json::to_value(BatchRecord::from_value(&batch)).unwrap());
     let [open, mailed] = expected;
     assert_eq!(mailed["led"], json!(hex(3)));
     assert_eq!(batches, (open, json!([mailed])));
@@ -185,7 +185,8 @@ fn lists_of_older_versions_are_readable() {
         let digits = digits.as_bytes().chunks(24);
         digits.map(|id| std::str::from_utf8(id).unwrap()).collect()
     };
-    let mut json = serde_json::to_value(AccumulatorRecord::row(&whole(), id(4))).unwrap();
+    let mut json =
+        serde_json::to_value(AccumulatorRecord::for_row(&full_accumulator(), id(4))).unwrap();
     json["memories"] = json!([[0, [hex(5)]]]);
     let open = json["open"].as_object_mut().unwrap();
     let contents = ["count", "items", "joined"].map(|name| (name, open.remove(name).unwrap()));
@@ -193,14 +194,14 @@ fn lists_of_older_versions_are_readable() {
         contents.map(|(name, value)| (name.to_owned(), value)).into_iter().collect();
     contents["items"] = json!([[hex(1), "T", "$o.1"]]);
     open.insert("contents".to_owned(), contents.into());
-    for place in ["/open/contents/joined", "/ended/0/led"] {
-        let joined = json.pointer_mut(place).unwrap();
+    for pointer in ["/open/contents/joined", "/ended/0/led"] {
+        let joined = json.pointer_mut(pointer).unwrap();
         *joined = list(joined.as_str().unwrap());
     }
 
     let record: AccumulatorRecord = serde_json::from_value(json).unwrap();
 
-    assert_eq!(record.value().unwrap(), whole());
+    assert_eq!(record.value().unwrap(), full_accumulator());
 }
 
 #[test]
@@ -214,13 +215,13 @@ fn truncated_and_malformed_ids_are_rejected() {
 
 #[test]
 fn an_unreadable_field_is_reported_with_its_accumulator() {
-    let mut document = document_of(&whole());
+    let mut document = document_of(&full_accumulator());
     document.insert("turn", "soon");
     let error = read(&document).unwrap_err().to_string();
     let expected = "turn of accumulator $ne type:T in the store cannot be read";
     assert!(error.starts_with(expected), "{error}");
 
-    let mut document = document_of(&whole());
+    let mut document = document_of(&full_accumulator());
     let open = document.get_document_mut("open").unwrap();
     open.remove("state");
     let error = read(&document).unwrap_err().to_string();
@@ -229,14 +230,14 @@ fn an_unreadable_field_is_reported_with_its_accumulator() {
 
 #[test]
 fn a_lead_that_an_older_version_did_not_email_is_emailed_with_the_rest() {
-    let [batch, _] = leads();
+    let [batch, _] = two_batches();
     let mut json = serde_json::to_value(BatchRecord::filed(&batch)).unwrap();
     let lead = json!({"i": id(2).to_string(), "t": "T", "o": "b"});
-    for (items, kept) in [(json!([lead]), 2), (json!(null), 1)] {
+    for (items, item_count) in [(json!([lead]), 2), (json!(null), 1)] {
         json["lead"] = json!({"count": 2, "items": items, "joined": id(2).to_string()});
         let record: BatchRecord = serde_json::from_value(json.clone()).unwrap();
         let read = record.value().unwrap();
-        assert_eq!((read.contents.count, read.contents.items.len()), (9, kept));
+        assert_eq!((read.contents.count, read.contents.items.len()), (9, item_count));
         assert_eq!((&read.joined, &read.led), (&batch.joined, &Vec::new()));
     }
 }

@@ -1,13 +1,13 @@
 //! The record of a delivery: a row of the ledger.
 //!
-//! A lease without an owner means that the row is deferred until it ends; one that ends in 1970
-//! means that the row is free. Each store has its own way to keep the slots of open rows unique.
+//! A lease without an owner defers the row until the lease ends. If it ends at the Unix epoch, the
+//! row is free. Each store has its own way to keep the slots of open rows unique.
 
 use chrono::DateTime;
 use compact_str::CompactString;
 
 use super::values::{As, Count, LeaseRecord, Oid, Text, Time, forms};
-use super::{needs, of};
+use super::{in_field, require};
 use crate::domain::delivery::{DeliveryAttempts, DeliveryOutcome};
 use crate::domain::{Cadence, Delivery, DeliveryState, Feedback, Occasion, ReportKind, StackId};
 
@@ -15,9 +15,9 @@ record! {
     /// See [`Delivery`].
     DeliveryRecord of Delivery as "delivery" {
         id = "_id": String, user: CompactString, state: DeliveryState,
-        watermarks = "covers": Vec<CoverRecord>, marker: Oid, created: Time;
+        watermarks = "covers": Vec<WatermarkRecord>, marker: Oid, created: Time;
     }
-    extra(delivery) {
+    write(delivery) {
         tag: String = Some(delivery.id.tag().to_string()),
         cadence: Cadence = delivery.occasion.digest().map(|(cadence, _)| cadence),
         period: String = delivery.occasion.digest().map(|(_, period)| period.to_owned()),
@@ -29,27 +29,27 @@ record! {
         slot: String = None,
         open: bool = None,
         lease: LeaseRecord = {
-            let held = delivery.lease.as_ref().map(LeaseRecord::from_value);
-            held.or(delivery.attempts.not_before.map(LeaseRecord::until))
+            let lease = delivery.lease.as_ref().map(LeaseRecord::from_value);
+            lease.or(delivery.attempts.not_before.map(LeaseRecord::until))
         },
     }
-    odd(record) {
+    read(record) {
         occasion: match record.batch {
-            Some(batch) => Occasion::Batch(batch.0, needs("turn", record.turn)?.0),
+            Some(batch) => Occasion::Batch(batch.0, require("turn", record.turn)?.0),
             None => {
-                let cadence = needs("cadence", record.cadence)?;
-                Occasion::Digest(cadence, needs("period", record.period)?)
+                let cadence = require("cadence", record.cadence)?;
+                Occasion::Digest(cadence, require("period", record.period)?)
             },
         },
         open: record.open.unwrap_or(record.slot.is_some()),
-        lease: of("lease", As::into_value(record.lease))?,
+        lease: in_field("lease", As::into_value(record.lease))?,
     }
     part attempts: DeliveryAttempts {
         made as attempts: Count<u32>, failed as refusals: Count<u32>,
         reopened as reopened: Count<u32>, call as call: String, called_at as tried: Time;
         not_before: {
-            let waits = record.lease.as_ref().filter(|lease| lease.owner.is_none());
-            let until = waits.and_then(|lease| Some(lease.until?.0));
+            let deferral = record.lease.as_ref().filter(|lease| lease.owner.is_none());
+            let until = deferral.and_then(|lease| Some(lease.until?.0));
             until.filter(|until| *until > DateTime::UNIX_EPOCH)
         }
     }
@@ -62,17 +62,17 @@ record! {
 impl DeliveryRecord {
     /// Returns the record for MongoDB, where only an open row has a slot and a lease.
     pub(in crate::store) fn document(delivery: &Delivery) -> Self {
-        let nobodys = || LeaseRecord::until(DateTime::UNIX_EPOCH);
         let record = Self::from_value(delivery);
+        let lease = record.lease.unwrap_or_else(|| LeaseRecord::until(DateTime::UNIX_EPOCH));
         Self {
             slot: delivery.open.then(|| delivery.slot()),
-            lease: delivery.open.then(|| record.lease.unwrap_or_else(nobodys)),
+            lease: delivery.open.then_some(lease),
             ..record
         }
     }
 
-    /// Returns the record for SQLite, where every row has a slot. It is taken if `open` is set.
-    pub(in crate::store) fn row(delivery: &Delivery) -> Self {
+    /// Returns the record for SQLite, where every row has a slot. An open row occupies it.
+    pub(in crate::store) fn for_row(delivery: &Delivery) -> Self {
         Self {
             slot: Some(delivery.slot()),
             open: Some(delivery.open),
@@ -85,17 +85,18 @@ record! {
     FeedbackRecord of Feedback { news: ReportKind, at: Time; }
 }
 
-/// The number of entries of a stack that an email covers. Older versions wrote a list to JSON.
+/// A stack, and the number of its entries that an email covers. Older versions stored an array of
+/// both in JSON, which serde also accepts.
 #[derive(serde::Serialize, serde::Deserialize)]
-pub(in crate::store) struct CoverRecord {
+pub(in crate::store) struct WatermarkRecord {
     s: Text<StackId>,
     n: Count<u32>,
 }
 
 forms! {
-    (StackId, u32) as CoverRecord:
-        |(stack, n)| CoverRecord { s: Text(*stack), n: Count(*n) },
-        |cover| (cover.s.0, cover.n.0);
+    (StackId, u32) as WatermarkRecord:
+        |(stack, n)| WatermarkRecord { s: Text(*stack), n: Count(*n) },
+        |watermark| (watermark.s.0, watermark.n.0);
 }
 
 #[cfg(test)]

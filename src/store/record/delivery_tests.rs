@@ -48,17 +48,17 @@ fn a_delivery_round_trips() {
         },
         ..row()
     };
-    let mut waiting = row();
-    waiting.lease = None;
-    waiting.attempts.not_before = Some(row().created);
+    let mut deferred = row();
+    deferred.lease = None;
+    deferred.attempts.not_before = Some(row().created);
     let closed = Delivery { open: false, lease: None, ..settled.clone() };
     let free = Delivery { lease: None, ..row() };
     let of_batch =
         Delivery { occasion: Occasion::Batch(Id::from_bytes([7; 12]), row().created), ..row() };
-    for row in [row(), free, waiting, settled, closed, of_batch] {
+    for row in [row(), free, deferred, settled, closed, of_batch] {
         let document = write_bson("testing", &DeliveryRecord::document(&row)).unwrap();
         assert_eq!(read_bson::<DeliveryRecord>(&document).unwrap(), row);
-        let json = serde_json::to_value(DeliveryRecord::row(&row)).unwrap();
+        let json = serde_json::to_value(DeliveryRecord::for_row(&row)).unwrap();
         let record: DeliveryRecord = serde_json::from_value(json).unwrap();
         assert_eq!(record.value().unwrap(), row);
     }

@@ -1,12 +1,12 @@
 //! The record of a fan-out: an entry of the journal.
 //!
 //! On SQLite, audiences are in a table of their own. On MongoDB, earlier versions stored long lists
-//! of users separately, and the record holds the number of their parts. The reader adds them.
+//! of users in separate documents, and the record has the number of these. The reader adds them.
 
 use compact_str::CompactString;
 
-use super::values::{As, Count, LeaseRecord, Oid, Place, Time};
-use super::{needs, of};
+use super::values::{As, Count, LeaseRecord, Oid, StoredPoint, Time};
+use super::{in_field, require};
 use crate::domain::details::Actor;
 use crate::domain::{
     Audience, ChosenKey, Day, Details, FanOutCounts, FanOutProgress, Fanout, FanoutState, Json,
@@ -14,26 +14,29 @@ use crate::domain::{
 };
 
 record! {
-    /// See [`Fanout`]. Contains the audience only if [`FanoutRecord::whole`] created it.
+    /// See [`Fanout`]. Contains the audience only if [`FanoutRecord::with_audience`] created it.
     FanoutRecord of Fanout as "fan-out" {
         id = "_id": Oid, key: String, kind = "type": CompactString, objects: Vec<CompactString>,
         day: Day, at: Time, state: FanoutState;
         batch_key: String, details: DetailsRecord, lease: LeaseRecord
     }
-    extra(fanout) {
+    write(fanout) {
         audience: AudienceRecord = None,
         except: Vec<CompactString> = None,
         counts: CountsRecord = Some(As::from_value(&fanout.progress.counts)),
         cursor: CompactString = As::from_value(&fanout.progress.cursor),
     }
-    odd(record) {
+    read(record) {
         audience: Audience {
-            to: of("audience", needs("audience", record.audience)?.selector(record.state))?,
+            to: in_field("audience", require("audience", record.audience)?.selector(record.state))?,
             except: record.except.unwrap_or_default().into_value()?,
         },
         progress: FanOutProgress {
             cursor: record.cursor.into_value()?,
-            counts: record.counts.map_or_else(|| Ok(FanOutCounts::default()), As::into_value)?,
+            counts: match record.counts {
+                Some(counts) => counts.into_value()?,
+                None => FanOutCounts::default(),
+            },
             done: record.state == FanoutState::Done,
         },
     }
@@ -46,11 +49,11 @@ record! {
         ;
         actor: ActorRecord, brand: CompactString, text: String, reason: String
     }
-    extra(details) {
+    write(details) {
         data: String = (!details.data.is_null()).then(|| details.data.text().to_owned()),
         keys: Vec<CompactString> = (!details.keys.is_empty()).then(|| As::from_value(&details.keys)),
     }
-    odd(record) {
+    read(record) {
         data: match &record.data {
             Some(json) => serde_json::from_str(json).map_err(|why| format!("data: {why}"))?,
             None => Json::default(),
@@ -72,7 +75,7 @@ record! {
     }
 }
 
-/// An audience.
+/// The selector of an audience.
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::store) enum AudienceRecord {
@@ -82,7 +85,7 @@ pub(in crate::store) enum AudienceRecord {
     Users(Vec<CompactString>),
     FollowersOf(Vec<CompactString>),
     Near {
-        point: Place,
+        point: StoredPoint,
         km: f64,
     },
 }
@@ -99,11 +102,13 @@ impl As<ChosenKey> for String {
 
 impl FanoutRecord {
     /// Returns the record with its audience.
-    pub(in crate::store) fn whole(fanout: &Fanout) -> Self {
+    pub(in crate::store) fn with_audience(fanout: &Fanout) -> Self {
         let audience = match &fanout.audience.to {
             Selector::Users(users) => AudienceRecord::Users(As::from_value(users)),
             Selector::FollowersOf(keys) => AudienceRecord::FollowersOf(As::from_value(keys)),
-            Selector::Near { point, km } => AudienceRecord::Near { point: Place(*point), km: *km },
+            Selector::Near { point, km } => {
+                AudienceRecord::Near { point: StoredPoint(*point), km: *km }
+            }
         };
         Self {
             audience: Some(audience),

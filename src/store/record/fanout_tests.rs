@@ -10,7 +10,7 @@ use crate::store::record::{Record, read_bson, write_bson};
 
 /// Writes and reads a fan-out.
 fn round_trip(fanout: &Fanout) -> Fanout {
-    let document = write_bson("testing", &FanoutRecord::whole(fanout)).unwrap();
+    let document = write_bson("testing", &FanoutRecord::with_audience(fanout)).unwrap();
     read_bson::<FanoutRecord>(&document).unwrap()
 }
 
@@ -28,7 +28,7 @@ fn a_fan_out_round_trips() {
         let id = Id::at(at, [1; 8]);
         let new = Fanout::new(id, None, EventType::stored("T"), objects, audience).unwrap();
         assert_eq!(round_trip(&new), new);
-        let document = write_bson("testing", &FanoutRecord::whole(&new)).unwrap();
+        let document = write_bson("testing", &FanoutRecord::with_audience(&new)).unwrap();
         let document = Document::try_from(document).unwrap();
         assert!(!document.contains_key("batch_key"));
         let new = Fanout { batch_key: "$a.b".parse().ok(), ..new };
@@ -63,15 +63,15 @@ fn leased_fanout(audience: Audience) -> Fanout {
 #[test]
 fn the_stored_form_of_a_fan_out_is_unchanged() {
     let near = Audience::near(Point::new(13.4, 52.5).unwrap(), 0.5).unwrap();
-    let said = Details {
+    let details = Details {
         actor: Some(Actor { name: Some("Ben".into()), ..Actor::bare(UserId::stored("ben")) }),
         text: Some("so".into()),
         data: json!({"$a": 1}).into(),
         ..Details::default()
     };
     let fanout = leased_fanout(near.except([UserId::stored("$alice")]));
-    let fanout = fanout.with_details(said).unwrap();
-    let document = write_bson("testing", &FanoutRecord::whole(&fanout)).unwrap();
+    let fanout = fanout.with_details(details).unwrap();
+    let document = write_bson("testing", &FanoutRecord::with_audience(&fanout)).unwrap();
     let document = Document::try_from(document).unwrap();
     let date = bson::DateTime::from_millis(1_398_124_800_000);
     let counts = doc! {"people": 3_i64, "pushed": 2_i64, "capped": 1_i64};
@@ -102,7 +102,7 @@ fn the_stored_form_of_a_fan_out_is_unchanged() {
 #[test]
 fn the_stored_form_of_an_audience_is_unchanged() {
     let audience = |audience: Audience| {
-        let record = FanoutRecord::whole(&leased_fanout(audience));
+        let record = FanoutRecord::with_audience(&leased_fanout(audience));
         let document = Document::try_from(write_bson("testing", &record).unwrap()).unwrap();
         document.get_document("audience").unwrap().clone()
     };
@@ -120,7 +120,7 @@ fn users_beyond_the_limit_are_omitted_once_the_fan_out_is_done() {
     };
     let read = |length, state| {
         let fanout = Fanout { state, ..leased_fanout(users(length).into()) };
-        let line = serde_json::to_value(FanoutRecord::whole(&fanout)).unwrap();
+        let line = serde_json::to_value(FanoutRecord::with_audience(&fanout)).unwrap();
         let record: FanoutRecord = serde_json::from_value(line).unwrap();
         record.value().unwrap().audience.named().len()
     };
@@ -133,7 +133,8 @@ fn users_beyond_the_limit_are_omitted_once_the_fan_out_is_done() {
 #[test]
 fn an_invalid_field_is_reported_by_name() {
     let users = Audience::users([UserId::stored("b")]).unwrap();
-    let document = write_bson("testing", &FanoutRecord::whole(&leased_fanout(users))).unwrap();
+    let document =
+        write_bson("testing", &FanoutRecord::with_audience(&leased_fanout(users))).unwrap();
     let mut document = Document::try_from(document).unwrap();
     let error = |document: &Document| {
         let raw = RawDocumentBuf::try_from(document).unwrap();

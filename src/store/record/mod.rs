@@ -15,21 +15,23 @@ use crate::domain::Address;
 /// Declares the record type of a domain value and its conversions.
 ///
 /// Fields before `;` are required, those after it are optional; `= "key"` gives the stored name.
-/// `extra` fields exist only in the record, with an expression that computes them. `odd` fields are
-/// computed from the record when the value is read. A record without both leaves them out. The
-/// fields of a `part` are optional and stored beside the others, under the name after `as`. `as`
-/// before them names the record in errors.
+/// `as` before the fields names the record in errors. `write` lists fields of the record, each with
+/// the expression that computes it from the value. `read` lists fields of the value, each with the
+/// expression that computes it from the record. Both may be omitted. The fields of a `part` are
+/// optional and stored beside the others, under the name after `as`.
 macro_rules! record {
     (
         $(#[$doc:meta])* $name:ident of $value:ident $(as $what:literal)? {
             $($field:ident $(= $key:literal)?: $form:ty),* ;
-            $($may:ident $(= $may_key:literal)?: $may_form:ty),*
+            $($optional:ident $(= $optional_key:literal)?: $optional_form:ty),*
         }
-        extra($of:ident) { $($extra:ident $(= $extra_key:literal)?: $extra_form:ty = $put:expr,)* }
-        odd($record:ident) { $($odd:ident: $take:expr,)* }
+        write($from:ident) {
+            $($written:ident $(= $written_key:literal)?: $written_form:ty = $write:expr,)*
+        }
+        read($record:ident) { $($computed:ident: $compute:expr,)* }
         $(part $part:ident: $Part:ident {
-            $($in:ident as $stored:ident: $in_form:ty),*
-            $(; $in_odd:ident: $in_take:expr)?
+            $($in_part:ident as $stored:ident: $stored_form:ty),*
+            $(; $part_computed:ident: $part_compute:expr)?
         })*
     ) => {
         $(#[$doc])*
@@ -37,28 +39,28 @@ macro_rules! record {
         pub(in crate::store) struct $name {
             $($(#[serde(rename = $key)])? $field: $form,)*
             $(
-                $(#[serde(rename = $may_key)])?
+                $(#[serde(rename = $optional_key)])?
                 #[serde(skip_serializing_if = "Option::is_none")]
-                pub(in crate::store) $may: Option<$may_form>,
+                pub(in crate::store) $optional: Option<$optional_form>,
             )*
             $(
-                $(#[serde(rename = $extra_key)])?
+                $(#[serde(rename = $written_key)])?
                 #[serde(skip_serializing_if = "Option::is_none")]
-                pub(in crate::store) $extra: Option<$extra_form>,
+                pub(in crate::store) $written: Option<$written_form>,
             )*
             $($(
                 #[serde(skip_serializing_if = "Option::is_none")]
-                $stored: Option<$in_form>,
+                $stored: Option<$stored_form>,
             )*)*
         }
 
         impl As<$value> for $name {
-            fn from_value($of: &$value) -> Self {
+            fn from_value($from: &$value) -> Self {
                 Self {
-                    $($field: As::from_value(&$of.$field),)*
-                    $($may: As::from_value(&$of.$may),)*
-                    $($extra: $put,)*
-                    $($($stored: As::from_value(&$of.$part.$in),)*)*
+                    $($field: As::from_value(&$from.$field),)*
+                    $($optional: As::from_value(&$from.$optional),)*
+                    $($written: $write,)*
+                    $($($stored: As::from_value(&$from.$part.$in_part),)*)*
                 }
             }
 
@@ -66,12 +68,18 @@ macro_rules! record {
                 let $record = self;
                 Ok($value {
                     $($part: $Part {
-                        $($in_odd: $in_take,)?
-                        $($in: of(stringify!($stored), As::into_value($record.$stored))?,)*
+                        $($part_computed: $part_compute,)?
+                        $($in_part: in_field(stringify!($stored), As::into_value($record.$stored))?,)*
                     },)*
-                    $($odd: $take,)*
-                    $($field: of([$($key,)? stringify!($field)][0], As::into_value($record.$field))?,)*
-                    $($may: of([$($may_key,)? stringify!($may)][0], As::into_value($record.$may))?,)*
+                    $($computed: $compute,)*
+                    $($field: in_field(
+                        [$($key,)? stringify!($field)][0],
+                        As::into_value($record.$field),
+                    )?,)*
+                    $($optional: in_field(
+                        [$($optional_key,)? stringify!($optional)][0],
+                        As::into_value($record.$optional),
+                    )?,)*
                 })
             }
         }
@@ -88,8 +96,8 @@ macro_rules! record {
     ($(#[$doc:meta])* $name:ident of $value:ident $(as $what:literal)? { $($fields:tt)* }) => {
         record! {
             $(#[$doc])* $name of $value $(as $what)? { $($fields)* }
-            extra(value) {}
-            odd(record) {}
+            write(value) {}
+            read(record) {}
         }
     };
 }
@@ -108,49 +116,49 @@ pub(super) trait Record: DeserializeOwned {
     /// The domain type.
     type Value;
 
-    /// Converts to the domain value. The error names the wrong field and the defect.
+    /// Converts to the domain value. The error names the invalid field and the defect.
     fn value(self) -> std::result::Result<Self::Value, String>;
 }
 
-/// Requires a field to be present.
-pub(super) fn needs<T>(field: &str, value: Option<T>) -> std::result::Result<T, String> {
+/// Returns the value of a required field.
+pub(super) fn require<T>(field: &str, value: Option<T>) -> std::result::Result<T, String> {
     value.ok_or_else(|| format!("{field} is missing"))
 }
 
 /// Prefixes the error of a field with its name.
-pub(super) fn of<T>(
+pub(super) fn in_field<T>(
     field: &str,
     value: std::result::Result<T, String>,
 ) -> std::result::Result<T, String> {
     value.map_err(|why| format!("{field}: {why}"))
 }
 
-/// Cuts a reason to 80 characters, because it may repeat a secret value (P8).
-fn cut(why: String) -> String {
+/// Truncates a reason to 80 characters, because it may repeat a secret value (P8).
+fn truncate_reason(why: String) -> String {
     match why.char_indices().nth(80) {
         Some((end, _)) => format!("{}…", &why[..end]),
         None => why,
     }
 }
 
-/// Deserializes a record. In errors, `what` names the record.
-fn read<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+/// Deserializes a record. In errors, `what` names the record and `why` formats the reason.
+fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     from: D,
     what: impl Fn() -> String,
     why: impl Fn(D::Error) -> String,
 ) -> Result<T> {
     serde_path_to_error::deserialize(from).map_err(|error| {
-        let what = match error.path().to_string().as_str() {
+        let unreadable = match error.path().to_string().as_str() {
             "." | "?" => what(),
             field => format!("{field} of {}", what()),
         };
-        Error::corrupt(what, cut(why(error.into_inner())))
+        Error::corrupt(unreadable, truncate_reason(why(error.into_inner())))
     })
 }
 
 /// Converts a record to its value. In errors, `what` names the record.
 fn value_of<R: Record>(record: R, what: impl Fn() -> String) -> Result<R::Value> {
-    record.value().map_err(|why| Error::corrupt(what(), cut(why)))
+    record.value().map_err(|why| Error::corrupt(what(), truncate_reason(why)))
 }
 
 /// Deserializes a document.
@@ -158,11 +166,7 @@ pub(super) fn read_fields<T: DeserializeOwned>(what: &str, raw: &RawDocument) ->
     let what = || format!("{what} {}", shown_id(raw));
     let corrupt = |error| Error::corrupt(what(), error);
     let from = RawDeserializer::new(raw.as_bytes()).map_err(corrupt)?;
-    let why = |error: bson::error::Error| match error.message {
-        Some(why) => why,
-        None => error.to_string(),
-    };
-    read(from, what, why)
+    deserialize(from, what, |error| error.message.clone().unwrap_or_else(|| error.to_string()))
 }
 
 /// Reads JSON as a domain value. In errors, `what` names the record.
@@ -170,7 +174,7 @@ pub(super) fn read_json<'de, R: Record>(
     from: impl Deserializer<'de, Error = serde_json::Error>,
     what: impl Fn() -> String,
 ) -> Result<R::Value> {
-    let record: R = read(from, &what, |error| error.to_string())?;
+    let record: R = deserialize(from, &what, |error| error.to_string())?;
     value_of(record, what)
 }
 
@@ -184,13 +188,15 @@ pub(super) fn read_bson<R: Record>(raw: &RawDocument) -> Result<R::Value> {
 pub(super) fn shown_id(raw: &RawDocument) -> String {
     match raw.get("_id").ok().flatten() {
         Some(RawBsonRef::ObjectId(id)) => id.to_string(),
-        Some(RawBsonRef::String(text)) => shown_text(text),
-        // Ids of soft bounces hold an address.
-        Some(RawBsonRef::Document(parts)) => {
-            let parts = parts.iter().map_while(|part| Some(part.ok()?.1));
-            let parts =
-                parts.map(|part| part.as_str().map_or_else(|| format!("{part:?}"), shown_text));
-            parts.collect::<Vec<_>>().join(" ")
+        Some(RawBsonRef::String(text)) => format_text_id(text),
+        // Ids of soft bounces contain an address.
+        Some(RawBsonRef::Document(fields)) => {
+            let values = fields.iter().map_while(|field| Some(field.ok()?.1));
+            let texts = values.map(|value| match value.as_str() {
+                Some(text) => format_text_id(text),
+                None => format!("{value:?}"),
+            });
+            texts.collect::<Vec<_>>().join(" ")
         }
         Some(other) => format!("{other:?}"),
         None => "whose _id cannot be read".to_owned(),
@@ -198,7 +204,7 @@ pub(super) fn shown_id(raw: &RawDocument) -> String {
 }
 
 /// Formats a text id. Masks it if it is an address (P8).
-pub(super) fn shown_text(id: &str) -> String {
+pub(super) fn format_text_id(id: &str) -> String {
     Address::stored(id).map_or_else(|_| id.to_owned(), |address| address.to_string())
 }
 

@@ -1,17 +1,17 @@
 //! Records with few fields: objects, retractions, suppressions, inboxes and others.
 //!
-//! Those without a type in the domain are their own values, with the `_id` that MongoDB has. The
-//! marks of an inbox are stored per stack, under the name that cursors use for it. A set of entries
-//! is a bit set: bytes in BSON, hexadecimal digits elsewhere. Stacks with an invalid name are
-//! ignored.
+//! Records that have no type in the domain are their own values, with the `_id` that MongoDB has.
+//! The marks of an inbox are stored per stack, under the name that cursors use for it. A set of
+//! entries is a bit set: bytes in BSON, hexadecimal digits elsewhere. Stacks with an invalid name
+//! are ignored.
 
 use std::collections::BTreeMap;
 
 use compact_str::CompactString;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::values::{As, Oid, Place, Time, typed};
-use super::{Record, of};
+use super::values::{As, Oid, StoredPoint, Time, read_typed};
+use super::{Record, in_field};
 use crate::domain::feed_marks::{EntrySet, StackMarks};
 use crate::domain::{Address, Inbox, Json, Object, Reason, Retraction, StackId, Suppression};
 
@@ -19,12 +19,12 @@ record! {
     /// See [`Object`]. MongoDB stores `data` as a document where it can.
     ObjectRecord of Object as "object" {
         key = "_id": CompactString, notifiable: Option<bool>;
-        title: String, url: String, image: String, by: String, at: Time, place: Place
+        title: String, url: String, image: String, by: String, at: Time, place: StoredPoint
     }
-    extra(object) {
+    write(object) {
         data: Json = (!object.data.is_null()).then(|| object.data.clone()),
     }
-    odd(record) {
+    read(record) {
         data: record.data.unwrap_or_default(),
     }
 }
@@ -34,6 +34,7 @@ record! {
     RetractionRecord of Retraction as "retraction" { t: CompactString, o: CompactString, at: Oid; }
 }
 
+/// Declares records that are their own values.
 macro_rules! own_records {
     ($(
         $(#[$doc:meta])* $name:ident $what:literal { $($(#[$meta:meta])* $field:ident: $form:ty),* }
@@ -87,8 +88,8 @@ record! {
 }
 
 impl SuppressionRecord {
-    /// Returns a record that keeps the spelling of the address, instead of its folded form.
-    pub(in crate::store) fn exactly(suppression: &Suppression) -> Self {
+    /// Returns a record with the address as it is spelled, instead of its folded form.
+    pub(in crate::store) fn with_exact_spelling(suppression: &Suppression) -> Self {
         Self { address: suppression.address.reveal().to_owned(), ..Self::from_value(suppression) }
     }
 }
@@ -110,24 +111,22 @@ record! {
         user = "_id": CompactString, changed: Time;
         revision = "stamp": Oid
     }
-    extra(inbox) {
-        days: BTreeMap<String, MarksRecord> = Some(days_of(inbox)),
+    write(inbox) {
+        days: BTreeMap<String, MarksRecord> = {
+            let stacks = inbox.stacks.iter();
+            Some(stacks.map(|(stack, marks)| (stack.to_string(), As::from_value(marks))).collect())
+        },
     }
-    odd(record) {
+    read(record) {
         stacks: {
             let days = record.days.unwrap_or_default().into_iter();
-            let marks = |(name, marks): (String, MarksRecord)| {
+            let read_marks = |(name, marks): (String, MarksRecord)| {
                 let stack = name.parse::<StackId>().ok()?;
                 Some(marks.into_value().map(|marks| (stack, marks)))
             };
-            days.filter_map(marks).collect::<Result<_, _>>()?
+            days.filter_map(read_marks).collect::<Result<_, _>>()?
         },
     }
-}
-
-fn days_of(inbox: &Inbox) -> BTreeMap<String, MarksRecord> {
-    let day = |(stack, marks): (&StackId, &StackMarks)| (stack.to_string(), As::from_value(marks));
-    inbox.stacks.iter().map(day).collect()
 }
 
 record! {
@@ -151,9 +150,10 @@ impl As<EntrySet> for Option<Bits> {
 
 impl Serialize for Bits {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        match to.is_human_readable() {
-            true => hex::encode(&self.0).serialize(to),
-            false => to.serialize_bytes(&self.0),
+        if to.is_human_readable() {
+            hex::encode(&self.0).serialize(to)
+        } else {
+            to.serialize_bytes(&self.0)
         }
     }
 }
@@ -161,11 +161,10 @@ impl Serialize for Bits {
 impl<'de> Deserialize<'de> for Bits {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         if !from.is_human_readable() {
-            let bytes = |value: bson::RawBsonRef<'_>| Some(value.as_binary()?.bytes.to_vec());
-            return typed(from, bytes).map(Self);
+            return read_typed(from, |value| Some(Self(value.as_binary()?.bytes.to_vec())));
         }
-        let text = String::deserialize(from)?;
-        hex::decode(text).map(Self).map_err(serde::de::Error::custom)
+        let digits = String::deserialize(from)?;
+        hex::decode(digits).map(Self).map_err(serde::de::Error::custom)
     }
 }
 
@@ -180,8 +179,9 @@ mod tests {
 
     #[test]
     fn an_error_about_an_unreadable_record_masks_its_address() {
-        let odd = doc! {"_id": "ada.lovelace@example.org", "reason": 7, "at": "x", "source": "s"};
-        let document = write_bson("testing", &odd).unwrap();
+        let invalid =
+            doc! {"_id": "ada.lovelace@example.org", "reason": 7, "at": "x", "source": "s"};
+        let document = write_bson("testing", &invalid).unwrap();
 
         let error = read_bson::<SuppressionRecord>(&document).unwrap_err();
 
@@ -206,8 +206,8 @@ mod tests {
 
         let bytes = |byte: u8| bson::Binary { subtype: BinarySubtype::Generic, bytes: vec![byte] };
         let days = doc! {"20140421o": {"seen": bytes(7), "read": bytes(2)}};
-        let whole = doc! {"_id": "ada", "changed": bson::DateTime::from_millis(0), "days": days};
-        assert_eq!(bson::Document::try_from(&*document).unwrap(), whole);
+        let expected = doc! {"_id": "ada", "changed": bson::DateTime::from_millis(0), "days": days};
+        assert_eq!(bson::Document::try_from(&*document).unwrap(), expected);
         assert_eq!(json["days"]["20140421o"], serde_json::json!({"seen": "07", "read": "02"}));
         assert_eq!(read_bson::<InboxRecord>(&document).unwrap(), inbox);
         let row: InboxRecord = serde_json::from_value(json).unwrap();
@@ -216,17 +216,17 @@ mod tests {
 
     #[test]
     fn an_unknown_day_is_skipped_and_unreadable_marks_are_an_error() {
-        let record = |days: bson::Document| {
-            let whole =
+        let read_days = |days: bson::Document| {
+            let inbox =
                 doc! {"_id": "ada", "changed": bson::DateTime::from_millis(0), "days": days};
-            read_bson::<InboxRecord>(&write_bson("testing", &whole).unwrap())
+            read_bson::<InboxRecord>(&write_bson("testing", &inbox).unwrap())
         };
 
-        let odd_name = record(doc! {"today": {}});
-        let odd_bits = record(doc! {"20140421": {"seen": "07"}}).unwrap_err();
+        let invalid_name = read_days(doc! {"today": {}});
+        let invalid_bits = read_days(doc! {"20140421": {"seen": "07"}}).unwrap_err();
 
-        assert_eq!(odd_name.unwrap(), Inbox::empty(UserId::stored("ada")));
+        assert_eq!(invalid_name.unwrap(), Inbox::empty(UserId::stored("ada")));
         let expected = "days.20140421.seen of inbox ada";
-        assert!(odd_bits.to_string().contains(expected), "{odd_bits}");
+        assert!(invalid_bits.to_string().contains(expected), "{invalid_bits}");
     }
 }

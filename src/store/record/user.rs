@@ -1,8 +1,8 @@
 //! The record of a user.
 //!
 //! Choices of types and mutes are lists. The name is a field of each element, because field names
-//! cannot hold every dot and dollar. Documents of other programs and rows of older versions may
-//! have an object there. [`StoredFields`] reads a record of a newer version as far as possible.
+//! cannot contain every dot and dollar. Documents of other programs and rows of older versions may
+//! have an object instead. [`StoredFields`] reads what it can of a record of a newer version.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,8 +17,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use serde_path_to_error::{Path, Segment};
 
-use super::values::{As, DayOfWeek, Hour, Place, Time, date, typed};
-use super::{Record, cut, needs, of};
+use super::values::{As, DayOfWeek, Hour, StoredPoint, Time, read_date, read_typed};
+use super::{Record, in_field, require, truncate_reason};
 use crate::domain::mutes_and_quiet_hours::Title;
 use crate::domain::user::{DigestPreference, Revision, TypePreference, UnreadableField, window};
 use crate::domain::{
@@ -31,26 +31,28 @@ record! {
     /// See [`User`].
     UserRecord of User as "user" {
         id = "_id": CompactString, confirmed: Option<bool>;
-        name: String, tz: Tz, locale: String, brand: CompactString, loc: Place,
+        name: String, tz: Tz, locale: String, brand: CompactString, loc: StoredPoint,
         unsubscribed: Time, quiet: Quiet, start: Start
     }
-    extra(user) {
+    write(user) {
         email: Email = user.email.clone().map(|email| Email(Some(email))),
         digest: DigestRecord = Some(As::from_value(&user.digest)),
-        types: ByName<TypeRecord> = Some(As::from_value(&user.types)),
-        mutes: ByName<MuteRecord> = Some(&user.mutes)
-            .filter(|mutes| !mutes.is_empty())
-            .map(As::from_value),
-        suppressed: Since = user.suppressed.map(|since| Since(Some(Time(since)))),
+        types: NamedList<TypeRecord> = Some(As::from_value(&user.types)),
+        mutes: NamedList<MuteRecord> =
+            (!user.mutes.is_empty()).then(|| As::from_value(&user.mutes)),
+        suppressed: SuppressedSince = user.suppressed.map(|at| SuppressedSince(Some(Time(at)))),
         // Each store sets it.
         rev: i64 = None,
     }
-    odd(record) {
+    read(record) {
         email: record.email.and_then(|email| email.0),
-        digest: of("digest", record.digest.map_or_else(|| Ok(DigestPreference::default()), As::into_value))?,
+        digest: match record.digest {
+            Some(digest) => in_field("digest", digest.into_value())?,
+            None => DigestPreference::default(),
+        },
         types: As::into_value(record.types)?.unwrap_or_default(),
         mutes: As::into_value(record.mutes)?.unwrap_or_default(),
-        suppressed: record.suppressed.and_then(|since| since.0).map(|since| since.0),
+        suppressed: record.suppressed.and_then(|since| Some(since.0?.0)),
         unreadable: Vec::new(),
         revision: Revision(record.rev.unwrap_or_default() as u64),
     }
@@ -63,7 +65,7 @@ record! {
     }
 }
 
-/// An address. In a document, which other programs may write, an invalid one counts as none.
+/// An address. An invalid one in a document, which other programs may write, is read as no address.
 pub(in crate::store) struct Email(Option<Address>);
 
 impl Serialize for Email {
@@ -74,32 +76,33 @@ impl Serialize for Email {
 
 impl<'de> Deserialize<'de> for Email {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let ours = from.is_human_readable();
+        let is_row = from.is_human_readable();
         match Address::stored(String::deserialize(from)?) {
-            Err(why) if ours => Err(D::Error::custom(why)),
-            read => Ok(Self(read.ok())),
+            Err(why) if is_row => Err(D::Error::custom(why)),
+            address => Ok(Self(address.ok())),
         }
     }
 }
 
-/// The moment of a suppression. `true`, which other programs may write, is the first one of 1970.
+/// The time of a suppression. Other programs may write `true`; it is read as the Unix epoch.
 #[derive(Serialize)]
-pub(in crate::store) struct Since(Option<Time>);
+pub(in crate::store) struct SuppressedSince(Option<Time>);
 
-impl<'de> Deserialize<'de> for Since {
+impl<'de> Deserialize<'de> for SuppressedSince {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         if from.is_human_readable() {
             return Time::deserialize(from).map(|since| Self(Some(since)));
         }
-        let since = typed(from, |value| match value {
-            RawBsonRef::Boolean(yes) => Some(yes.then_some(DateTime::UNIX_EPOCH)),
-            value => date(value).map(Some),
-        });
-        since.map(|since| Self(since.map(Time)))
+        read_typed(from, |value| match value {
+            RawBsonRef::Boolean(suppressed) => {
+                Some(Self(suppressed.then_some(Time(DateTime::UNIX_EPOCH))))
+            }
+            value => read_date(value).map(|since| Self(Some(Time(since)))),
+        })
     }
 }
 
-/// See [`TypePreference`]. Older versions wrote a list of the fields to JSON.
+/// See [`TypePreference`]. Older versions stored an array of the fields, which serde also accepts.
 #[derive(Serialize, Deserialize)]
 pub(in crate::store) struct TypeRecord {
     route: Route,
@@ -107,12 +110,12 @@ pub(in crate::store) struct TypeRecord {
     since: Option<Time>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     window: Option<WindowText>,
-    /// The type.
+    /// The event type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     t: Option<CompactString>,
 }
 
-/// The user's own window, as text.
+/// The batch window that the user chose, as text.
 #[derive(Clone, Copy)]
 struct WindowText(TimeDelta);
 
@@ -129,7 +132,7 @@ impl<'de> Deserialize<'de> for WindowText {
     }
 }
 
-impl Named for TypeRecord {
+impl NamedElement for TypeRecord {
     const FIELD: &'static str = "t";
 
     fn name(&mut self) -> &mut Option<CompactString> {
@@ -137,31 +140,31 @@ impl Named for TypeRecord {
     }
 }
 
-impl As<BTreeMap<EventType, TypePreference>> for ByName<TypeRecord> {
+impl As<BTreeMap<EventType, TypePreference>> for NamedList<TypeRecord> {
     fn from_value(types: &BTreeMap<EventType, TypePreference>) -> Self {
-        let record = |(kind, chosen): (&EventType, &TypePreference)| TypeRecord {
-            route: chosen.route,
-            since: Some(Time(chosen.since)),
-            window: chosen.window.map(WindowText),
+        let to_record = |(kind, preference): (&EventType, &TypePreference)| TypeRecord {
+            route: preference.route,
+            since: Some(Time(preference.since)),
+            window: preference.window.map(WindowText),
             t: Some(kind.as_str().into()),
         };
-        Self(types.iter().map(record).collect())
+        Self(types.iter().map(to_record).collect())
     }
 
     fn into_value(self) -> Result<BTreeMap<EventType, TypePreference>, String> {
         let types = self.0.into_iter().map(|record| {
-            let chosen = TypePreference {
+            let preference = TypePreference {
                 route: record.route,
                 since: record.since.map_or(DateTime::UNIX_EPOCH, |since| since.0),
                 window: record.window.map(|window| window.0),
             };
-            (EventType::stored(record.t.unwrap_or_default()), chosen)
+            (EventType::stored(record.t.unwrap_or_default()), preference)
         });
         Ok(types.collect())
     }
 }
 
-/// See [`Mute`]. Older versions wrote a list of the fields to JSON.
+/// See [`Mute`]. Older versions stored an array of the fields, which serde also accepts.
 #[derive(Serialize, Deserialize)]
 pub(in crate::store) struct MuteRecord {
     at: Time,
@@ -169,12 +172,12 @@ pub(in crate::store) struct MuteRecord {
     until: Option<Time>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     title: Option<String>,
-    /// The subject.
+    /// The muted subject.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     s: Option<CompactString>,
 }
 
-impl Named for MuteRecord {
+impl NamedElement for MuteRecord {
     const FIELD: &'static str = "s";
 
     fn name(&mut self) -> &mut Option<CompactString> {
@@ -182,15 +185,15 @@ impl Named for MuteRecord {
     }
 }
 
-impl As<Mutes> for ByName<MuteRecord> {
+impl As<Mutes> for NamedList<MuteRecord> {
     fn from_value(mutes: &Mutes) -> Self {
-        let record = |(subject, mute): (&Subject, &Mute)| MuteRecord {
+        let to_record = |(subject, mute): (&Subject, &Mute)| MuteRecord {
             at: Time(mute.at),
             until: mute.until.map(Time),
             title: mute.title.as_ref().map(|title| title.as_str().to_owned()),
             s: Some(subject.as_str().into()),
         };
-        Self(mutes.all().map(record).collect())
+        Self(mutes.all().map(to_record).collect())
     }
 
     fn into_value(self) -> Result<Mutes, String> {
@@ -206,27 +209,26 @@ impl As<Mutes> for ByName<MuteRecord> {
     }
 }
 
-/// A value that holds its name.
-pub(in crate::store) trait Named: Serialize + DeserializeOwned {
-    /// The field of the name.
+/// A list element that stores its own name in the field `FIELD`.
+pub(in crate::store) trait NamedElement: Serialize + DeserializeOwned {
     const FIELD: &'static str;
 
     fn name(&mut self) -> &mut Option<CompactString>;
 }
 
-/// Values with their names.
+/// A list of named elements. Also read from an object, whose keys are the names.
 #[derive(Serialize)]
-pub(in crate::store) struct ByName<V>(Vec<V>);
+pub(in crate::store) struct NamedList<V>(Vec<V>);
 
-impl<'de, V: Named> Deserialize<'de> for ByName<V> {
+impl<'de, V: NamedElement> Deserialize<'de> for NamedList<V> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(Values(PhantomData)).map(Self)
+        from.deserialize_any(NamedListVisitor(PhantomData)).map(Self)
     }
 }
 
-struct Values<V>(PhantomData<V>);
+struct NamedListVisitor<V>(PhantomData<V>);
 
-impl<'de, V: Named> Visitor<'de> for Values<V> {
+impl<'de, V: NamedElement> Visitor<'de> for NamedListVisitor<V> {
     type Value = Vec<V>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -236,7 +238,7 @@ impl<'de, V: Named> Visitor<'de> for Values<V> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
         let mut values = Vec::new();
         while let Some(mut value) = list.next_element::<V>()? {
-            needs(V::FIELD, value.name().as_ref()).map_err(A::Error::custom)?;
+            require(V::FIELD, value.name().as_ref()).map_err(A::Error::custom)?;
             values.push(value);
         }
         Ok(values)
@@ -255,7 +257,7 @@ impl<'de, V: Named> Visitor<'de> for Values<V> {
 /// A start in the year 2106. See [`crate::domain::user_id_reuse::Start`].
 const HIDES_ALL: &str = "0 ffffffffffffffffffffffff 0 0";
 /// Fields whose parts are replaced one at a time.
-const NESTED: [&str; 3] = ["digest", "types", "mutes"];
+const FIELDS_WITH_PARTS: [&str; 3] = ["digest", "types", "mutes"];
 
 /// The fields of a record, as JSON.
 ///
@@ -267,20 +269,19 @@ pub(in crate::store) struct StoredFields {
     pub fields: Value,
     /// Fields that are not in the JSON because their bytes cannot be read, each with the reason.
     pub broken: Vec<(String, String)>,
-    /// Whether the values are canonical Extended JSON, as those of a document.
+    /// Whether the values are canonical Extended JSON, as in a document.
     pub extended: bool,
 }
 
-/// Returns a user whose record caused this error: what can be read, or only the id and a start that
-/// hides all events.
+/// Returns a user whose record caused this error, with the fields that can be read. If defaults do
+/// not help, the user has only an id and a start that hides all events.
 pub(in crate::store) fn user_with_defaults(
     id: UserId,
     error: &Error,
     stored: Option<StoredFields>,
 ) -> User {
     tracing::warn!(%error, "a user's record has fields that this version cannot read");
-    let read = stored.and_then(StoredFields::read);
-    read.unwrap_or_else(|| User {
+    stored.and_then(StoredFields::into_user).unwrap_or_else(|| User {
         start: HIDES_ALL.parse().ok(),
         unreadable: vec![UnreadableField::record(error)],
         ..User::new(id)
@@ -294,10 +295,9 @@ impl StoredFields {
         for element in raw.iter_elements() {
             let element = element.ok()?;
             let field = element.key().as_str().to_owned();
-            let value = element.value().map_err(|why| why.to_string());
-            let json =
+            let to_json =
                 |value| serde_json::to_value(Canonical(value)).map_err(|why| why.to_string());
-            match value.and_then(json) {
+            match element.value().map_err(|why| why.to_string()).and_then(to_json) {
                 Ok(value) => drop(fields.insert(field, value)),
                 Err(why) => broken.push((field, why)),
             }
@@ -306,55 +306,53 @@ impl StoredFields {
     }
 
     /// Returns the user. Returns `None` if defaults do not help, as with an unreadable id.
-    fn read(mut self) -> Option<User> {
-        let report = |field, why| UnreadableField { field, why: cut(why) };
-        let mut unreadable = Vec::new();
+    fn into_user(mut self) -> Option<User> {
+        let mut unreadable: Vec<UnreadableField> = Vec::new();
         for (field, why) in std::mem::take(&mut self.broken) {
-            if let Some(value) = self.restrictive(&field) {
+            if let Some(value) = self.restrictive_value(&field) {
                 self.fields[&field] = value;
             }
-            unreadable.push(report(field, why));
+            unreadable.push(UnreadableField { field, why: truncate_reason(why) });
         }
+        // Each round removes or replaces one field.
         loop {
             let (path, why) = match self.parse() {
-                Ok(record) => {
-                    let user = record.value().ok()?;
-                    return Some(User { unreadable, ..user });
-                }
-                Err(failed) => failed,
+                Ok(record) => return Some(User { unreadable, ..record.value().ok()? }),
+                Err(error) => error,
             };
             let field = self.replace(&path?)?;
-            let is_known = unreadable.iter().any(|known| known.field == field);
-            if is_known && self.restrictive(&field).is_some() {
+            let is_repeated = unreadable.iter().any(|reported| reported.field == field);
+            if is_repeated && self.restrictive_value(&field).is_some() {
+                // The replacement itself cannot be read.
                 return None;
             }
-            unreadable.push(report(field, why));
+            unreadable.push(UnreadableField { field, why: truncate_reason(why) });
         }
     }
 
     /// Returns the restrictive value of a field; `None` if the field gets its default.
-    fn restrictive(&self, field: &str) -> Option<Value> {
+    fn restrictive_value(&self, field: &str) -> Option<Value> {
         match field {
-            "suppressed" | "unsubscribed" => Some(match self.extended {
-                true => json!({"$date": {"$numberLong": "0"}}),
-                false => 0.into(),
-            }),
+            "suppressed" | "unsubscribed" if self.extended => {
+                Some(json!({"$date": {"$numberLong": "0"}}))
+            }
+            "suppressed" | "unsubscribed" => Some(0.into()),
             "start" => Some(HIDES_ALL.into()),
             _ => None,
         }
     }
 
-    /// Deserializes the record. An error has the path of the field, if it is known.
+    /// Deserializes the record. An error has the path of the field, if it is known, and the reason.
     fn parse(&self) -> Result<UserRecord, (Option<Path>, String)> {
         if !self.extended {
             return serde_path_to_error::deserialize(&self.fields)
                 .map_err(|error| (Some(error.path().clone()), error.into_inner().to_string()));
         }
-        let raw = extjson::from_line(&self.fields.to_string());
-        let raw = raw.map_err(|why| (None, why.to_string()))?;
-        let from = RawDeserializer::new(raw.as_bytes());
-        let from = from.map_err(|why| (None, why.to_string()))?;
-        serde_path_to_error::deserialize(from).map_err(|error| {
+        let document =
+            extjson::from_line(&self.fields.to_string()).map_err(|why| (None, why.to_string()))?;
+        let deserializer =
+            RawDeserializer::new(document.as_bytes()).map_err(|why| (None, why.to_string()))?;
+        serde_path_to_error::deserialize(deserializer).map_err(|error| {
             let path = Some(error.path().clone());
             let why = error.into_inner();
             (path, why.message.clone().unwrap_or_else(|| why.to_string()))
@@ -368,14 +366,18 @@ impl StoredFields {
         let Segment::Map { key } = segments.next()? else {
             return None;
         };
-        let restrictive = self.restrictive(key);
-        let fields = self.fields.as_object_mut().filter(|_| key != "_id")?;
+        if key == "_id" {
+            return None;
+        }
+        let restrictive = self.restrictive_value(key);
+        let fields = self.fields.as_object_mut()?;
         if let Some(value) = restrictive {
             fields.insert(key.clone(), value);
             return Some(key.clone());
         }
-        let nested = NESTED.contains(&key.as_str()).then(|| segments.next());
-        let removed = match (fields.get_mut(key)?, nested.flatten()) {
+        let has_parts = FIELDS_WITH_PARTS.contains(&key.as_str());
+        let segment = if has_parts { segments.next() } else { None };
+        let removed_part = match (fields.get_mut(key)?, segment) {
             (Value::Object(parts), Some(Segment::Map { key: name })) => {
                 parts.remove(name).map(|_| name.clone())
             }
@@ -386,7 +388,7 @@ impl StoredFields {
             }
             _ => None,
         };
-        match removed {
+        match removed_part {
             Some(name) => Some(format!("{key}.{name}")),
             None => fields.remove(key).map(|_| key.clone()),
         }

@@ -12,7 +12,7 @@ fn user_of(document: &Document) -> crate::store::Result<User> {
     read_bson::<UserRecord>(&RawDocumentBuf::try_from(document).unwrap())
 }
 
-fn whole() -> User {
+fn full_user() -> User {
     let time = DateTime::from_timestamp_millis(1_398_124_800_123).unwrap();
     let preference = |route| TypePreference {
         window: (route == Route::Batch).then(|| TimeDelta::minutes(90)),
@@ -49,7 +49,7 @@ fn whole() -> User {
 
 #[test]
 fn a_user_round_trips() {
-    for user in [whole(), User::new(UserId::stored("0"))] {
+    for user in [full_user(), User::new(UserId::stored("0"))] {
         let record = UserRecord::from_value(&user);
         let document = write_bson("testing", &record).unwrap();
         assert_eq!(read_bson::<UserRecord>(&document).unwrap(), user);
@@ -94,22 +94,25 @@ fn records_of_other_writers_are_readable() {
     assert_eq!(user.suppressed, Some(DateTime::UNIX_EPOCH));
     assert_eq!(user.loc, Some(Point::new(1.0, 2.5).unwrap()));
     assert_eq!(user.digest.weekday, Some(Weekday::Mon));
-    let by_name = user_of(&doc! {"_id": "a", "types": {"T": {"route": "never"}}}).unwrap();
-    let chosen = by_name.types[&EventType::stored("T")];
-    assert_eq!((chosen.route, chosen.window), (Route::Never, None));
-    let slow = doc! {"_id": "a", "types": {"T": {"route": "batch", "window": "60m"}}};
-    let slow = user_of(&slow).unwrap().types[&EventType::stored("T")];
-    assert_eq!(slow.window, Some(TimeDelta::hours(1)));
+    let preference_of = |choice: Document| {
+        let user = user_of(&doc! {"_id": "a", "types": {"T": choice}}).unwrap();
+        user.types[&EventType::stored("T")]
+    };
+    let never = preference_of(doc! {"route": "never"});
+    assert_eq!((never.route, never.window), (Route::Never, None));
+    let batch = preference_of(doc! {"route": "batch", "window": "60m"});
+    assert_eq!(batch.window, Some(TimeDelta::hours(1)));
 }
 
 #[test]
 fn the_stored_form_of_a_user_is_unchanged() {
     let time = bson::DateTime::from_millis(1_398_124_800_123);
-    let chosen = TypePreference {
+    let preference = TypePreference {
         window: Some(TimeDelta::minutes(90)),
-        ..TypePreference::new(Route::Batch, whole().suppressed.unwrap())
+        ..TypePreference::new(Route::Batch, full_user().suppressed.unwrap())
     };
-    let user = User { types: BTreeMap::from([(EventType::stored("$a.b"), chosen)]), ..whole() };
+    let user =
+        User { types: BTreeMap::from([(EventType::stored("$a.b"), preference)]), ..full_user() };
     let record = UserRecord::from_value(&user);
     let document = Document::try_from(write_bson("testing", &record).unwrap()).unwrap();
     let choice = doc! {"t": "$a.b", "route": "batch", "since": time, "window": "90m"};
@@ -128,8 +131,8 @@ fn the_stored_form_of_a_user_is_unchanged() {
     }
     let json = serde_json::to_value(&record).unwrap();
     let at = 1_398_124_800_123_i64;
-    let chosen = json!({"t": "$a.b", "route": "batch", "since": at, "window": "90m"});
-    assert_eq!(json["types"], json!([chosen]));
+    let choice = json!({"t": "$a.b", "route": "batch", "since": at, "window": "90m"});
+    assert_eq!(json["types"], json!([choice]));
     let budget = json!({"at": at, "until": at, "title": "Budget", "s": "$a.b"});
     assert_eq!(json["mutes"], json!([budget, {"at": at, "s": "artist:7"}]));
     assert_eq!(json["digest"]["weekday"], "Wed");
@@ -161,9 +164,9 @@ fn unreadable_fields_get_defaults_and_all_are_reported() {
     };
     let raw = RawDocumentBuf::try_from(&document).unwrap();
 
-    let user = StoredFields::of_document(&raw).unwrap().read().unwrap();
+    let user = StoredFields::of_document(&raw).unwrap().into_user().unwrap();
 
-    let mut fields: Vec<&str> = user.unreadable.iter().map(|of| of.field.as_str()).collect();
+    let mut fields: Vec<&str> = user.unreadable.iter().map(|field| field.field.as_str()).collect();
     fields.sort_unstable();
     let expected = [
         "digest.cadence",
@@ -184,9 +187,9 @@ fn unreadable_fields_get_defaults_and_all_are_reported() {
 fn a_record_without_a_readable_id_stays_unreadable() {
     let raw = RawDocumentBuf::try_from(&doc! {"_id": 7, "tz": "Mars/Base"}).unwrap();
 
-    let read = StoredFields::of_document(&raw).unwrap().read();
+    let user = StoredFields::of_document(&raw).unwrap().into_user();
 
-    assert!(read.is_none());
+    assert!(user.is_none());
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! The stored form of single values.
 //!
 //! In human-readable formats (JSON and columns) a time is whole milliseconds and an id its
-//! hexadecimal digits. In BSON they are a date and an ObjectId. Forms of older versions and other
-//! programs are read, too: numbers of any type, and places as GeoJSON or as a pair.
+//! hexadecimal digits. In BSON they are a date and an ObjectId. Also reads the forms of older
+//! versions and other programs: numbers of any type, and points as GeoJSON or as a pair.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -14,7 +14,7 @@ use compact_str::CompactString;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::needs;
+use super::require;
 use crate::domain::{
     BatchKey, BatchState, BrandName, Cadence, Day, DeliveryId, DeliveryState, EventType,
     FanoutState, FollowKey, Id, Lease, ObjectId, ObjectKey, Point, Quiet, Reason, ReportKind,
@@ -22,26 +22,26 @@ use crate::domain::{
 };
 
 /// Deserializes a value of one BSON type.
-pub(super) fn typed<'de, T, D: Deserializer<'de>>(
+pub(super) fn read_typed<'de, T, D: Deserializer<'de>>(
     from: D,
     read: impl Fn(RawBsonRef<'de>) -> Option<T>,
 ) -> Result<T, D::Error> {
     let value = RawBsonRef::deserialize(from)?;
-    let other = || D::Error::custom(format!("it is of type {:?}", value.element_type()));
-    read(value).ok_or_else(other)
+    let wrong_type = || D::Error::custom(format!("it is of type {:?}", value.element_type()));
+    read(value).ok_or_else(wrong_type)
 }
 
-/// Serializes each form by one function for human-readable formats, and one for BSON.
+/// Implements `Serialize` by one function for human-readable formats, and one for BSON.
 macro_rules! two_forms {
     ($($form:ty: $text:expr, $bson:expr;)*) => {$(
         impl Serialize for $form {
             fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
                 let text: fn(&Self) -> _ = $text;
                 let bson: fn(&Self) -> _ = $bson;
-                match to.is_human_readable() {
-                    true => text(self).serialize(to),
-                    false => bson(self).serialize(to),
+                if to.is_human_readable() {
+                    return text(self).serialize(to);
                 }
+                bson(self).serialize(to)
             }
         }
     )*};
@@ -54,8 +54,8 @@ two_forms! {
     Oids: |ids| hex::encode(ids.0.iter().flat_map(|id| id.bytes()).collect::<Vec<u8>>()),
         |ids| ids.0.iter().copied().map(Oid).collect::<Vec<Oid>>();
     DayOfWeek: |day| day.0.to_string(), |day| day.0.to_string().to_lowercase();
-    Place: |place| Degrees { lng: place.0.lng(), lat: place.0.lat() },
-        |place| doc! {"type": "Point", "coordinates": [place.0.lng(), place.0.lat()]};
+    StoredPoint: |point| Degrees { lng: point.0.lng(), lat: point.0.lat() },
+        |point| doc! {"type": "Point", "coordinates": [point.0.lng(), point.0.lat()]};
 }
 
 /// A moment, in whole milliseconds.
@@ -65,11 +65,11 @@ pub(in crate::store) struct Time(pub DateTime<Utc>);
 impl<'de> Deserialize<'de> for Time {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         if !from.is_human_readable() {
-            return typed(from, date).map(Self);
+            return read_typed(from, read_date).map(Self);
         }
         let millis = i64::deserialize(from)?;
         let time = DateTime::from_timestamp_millis(millis).map(Self);
-        time.ok_or_else(|| D::Error::custom(format!("{millis} ms are no time")))
+        time.ok_or_else(|| D::Error::custom(format!("{millis} ms is not a valid time")))
     }
 }
 
@@ -79,17 +79,16 @@ pub(in crate::store) struct Oid(pub Id);
 
 impl<'de> Deserialize<'de> for Oid {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let id = |value: RawBsonRef<'_>| Some(Id::from_bytes(value.as_object_id()?.bytes()));
-        match from.is_human_readable() {
-            true => Id::deserialize(from).map(Self),
-            false => typed(from, id).map(Self),
+        if from.is_human_readable() {
+            return Id::deserialize(from).map(Self);
         }
+        read_typed(from, |value| Some(Self(Id::from_bytes(value.as_object_id()?.bytes()))))
     }
 }
 
-/// A list of ids. In JSON it is one string of concatenated hexadecimal ids, because it can hold
-/// thousands and is rewritten with every change. The list of strings of older versions is read as
-/// well.
+/// A list of ids. In JSON it is one string of concatenated hexadecimal ids, because it can contain
+/// thousands and is rewritten with every change. Older versions stored a list of strings, which is
+/// also read.
 #[derive(Debug, Clone)]
 pub(in crate::store) struct Oids(pub Vec<Id>);
 
@@ -102,11 +101,12 @@ enum OidsInJson {
 
 impl<'de> Deserialize<'de> for Oids {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let ids = match from.is_human_readable() {
-            true => OidsInJson::deserialize(from)?,
-            false => OidsInJson::List(Vec::deserialize(from)?),
+        let stored = if from.is_human_readable() {
+            OidsInJson::deserialize(from)?
+        } else {
+            OidsInJson::List(Vec::deserialize(from)?)
         };
-        let digits = match ids {
+        let digits = match stored {
             OidsInJson::List(ids) => return Ok(Self(ids.into_iter().map(|id| id.0).collect())),
             OidsInJson::Digits(digits) => digits,
         };
@@ -152,10 +152,10 @@ pub(in crate::store) struct Count<T>(pub T);
 impl<'de, T: TryFrom<u64>> Deserialize<'de> for Count<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let number = serde_json::Number::deserialize(from)?;
-        let of_double = || number.as_f64().filter(|n| *n >= 0.0 && n.fract() == 0.0);
-        let whole = number.as_u64().or_else(|| Some(of_double()? as u64));
-        let count = whole.and_then(|n| T::try_from(n).ok()).map(Self);
-        count.ok_or_else(|| D::Error::custom(format!("{number} is no count")))
+        let whole_double = || number.as_f64().filter(|n| *n >= 0.0 && n.fract() == 0.0);
+        let integer = number.as_u64().or_else(|| Some(whole_double()? as u64));
+        let count = integer.and_then(|n| T::try_from(n).ok()).map(Self);
+        count.ok_or_else(|| D::Error::custom(format!("{number} is not a count")))
     }
 }
 
@@ -172,13 +172,13 @@ impl<'de> Deserialize<'de> for Hour {
     }
 }
 
-/// A weekday; in lower case in BSON.
+/// A weekday, in lower case in BSON.
 #[derive(Deserialize)]
 pub(in crate::store) struct DayOfWeek(pub Weekday);
 
-/// A place: GeoJSON in BSON, otherwise `{lng, lat}`.
+/// A geographic point: GeoJSON in BSON, otherwise `{lng, lat}`.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::store) struct Place(pub Point);
+pub(in crate::store) struct StoredPoint(pub Point);
 
 #[derive(Serialize, Deserialize)]
 struct Degrees {
@@ -186,15 +186,14 @@ struct Degrees {
     lat: f64,
 }
 
-impl<'de> Deserialize<'de> for Place {
+impl<'de> Deserialize<'de> for StoredPoint {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         if from.is_human_readable() {
             let Degrees { lng, lat } = Degrees::deserialize(from)?;
             return Point::new(lng, lat).map(Self).map_err(D::Error::custom);
         }
-        let point = place(&Bson::deserialize(from)?);
-        let point = point.ok_or_else(|| D::Error::custom("it is no GeoJSON point"));
-        point.map(Self)
+        let point = place(&Bson::deserialize(from)?).map(Self);
+        point.ok_or_else(|| D::Error::custom("it is not a GeoJSON point"))
     }
 }
 
@@ -236,10 +235,10 @@ impl LeaseRecord {
 pub(in crate::store) trait As<T>: Sized {
     fn from_value(value: &T) -> Self;
 
-    /// Converts back to the value. The error names the wrong field and the defect.
+    /// Converts back to the value. The error names the invalid field and the defect.
     fn into_value(self) -> Result<T, String>;
 
-    /// Converts back to the value, for forms that can represent an absent one.
+    /// Converts back to an optional value. Some forms can represent an absent value.
     fn into_option(self) -> Result<Option<T>, String> {
         self.into_value().map(Some)
     }
@@ -271,18 +270,15 @@ impl As<Lease> for LeaseRecord {
     }
 
     fn into_value(self) -> Result<Lease, String> {
-        let owner = needs("owner", self.owner)?;
-        let until = needs("until", self.until)?.0;
-        Ok(Lease { owner, until })
+        Ok(Lease { owner: require("owner", self.owner)?, until: require("until", self.until)?.0 })
     }
 
     fn into_option(self) -> Result<Option<Lease>, String> {
-        let held = self.owner.is_some();
-        held.then(|| self.into_value()).transpose()
+        if self.owner.is_none() { Ok(None) } else { self.into_value().map(Some) }
     }
 }
 
-/// Implements `As` for each form, by a function that writes it and one that reads it.
+/// Implements `As` for each form, by a function that writes it and a function that reads it.
 macro_rules! forms {
     ($($value:ty as $form:ty: $write:expr, $read:expr;)*) => {$(
         impl As<$value> for $form {
@@ -302,7 +298,7 @@ macro_rules! forms {
 forms! {
     DateTime<Utc> as Time: |time| Time(*time), |time| time.0;
     Id as Oid: |id| Oid(*id), |id| id.0;
-    Point as Place: |point| Place(*point), |place| place.0;
+    Point as StoredPoint: |point| StoredPoint(*point), |point| point.0;
     u8 as Hour: |hour| Hour(*hour), |hour| hour.0;
     Weekday as DayOfWeek: |day| DayOfWeek(*day), |day| day.0;
     BatchKey as Text<BatchKey>: |key| Text(key.clone()), |key| key.0;
@@ -317,23 +313,23 @@ forms! {
     // These fields are missing in records of older versions.
     u64 as Option<Count<u64>>: |n| Some(Count(*n)), |n| n.unwrap_or_default().0;
     u32 as Option<Count<u32>>: |n| Some(Count(*n)), |n| n.unwrap_or_default().0;
-    bool as Option<bool>: |yes| Some(*yes), |yes| yes.unwrap_or_default();
+    bool as Option<bool>: |flag| Some(*flag), |flag| flag.unwrap_or_default();
     String as String: String::clone, |text| text;
 }
 
 pub(super) use forms;
 
-/// Values that are their own stored form.
-macro_rules! own_forms {
+/// Implements `As` for types that are their own stored form.
+macro_rules! stored_as_is {
     ($($value:ty),*) => { forms! { $($value as $value: |value| *value, |value| value;)* } };
 }
 
-own_forms! {
+stored_as_is! {
     Cadence, DeliveryState, FanoutState, BatchState, ReportKind, Reason, Route, Day, Tz,
     Quiet, Start
 }
 
 /// Returns the time of a BSON date.
-pub(super) fn date(value: RawBsonRef<'_>) -> Option<DateTime<Utc>> {
+pub(super) fn read_date(value: RawBsonRef<'_>) -> Option<DateTime<Utc>> {
     DateTime::from_timestamp_millis(value.as_datetime()?.timestamp_millis())
 }

@@ -9,7 +9,7 @@ use rusqlite::types::Value;
 use rusqlite::{Transaction, params_from_iter};
 
 use super::Sqlite;
-use super::rows::{RowTable, Statements as _, list, millis};
+use super::rows::{RowTable, Statements as _, json_list, millis};
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition};
 use crate::domain::coordination::LONGEST_LEASE;
 use crate::domain::{Batch, BatchState, Id, ObjectId};
@@ -34,7 +34,7 @@ impl Batches for Sqlite {
         revision: Id,
     ) -> Result<Vec<bool>> {
         self.change_each(accumulators, move |transaction, accumulator| {
-            put(transaction, accumulator, revision)
+            put_accumulator(transaction, accumulator, revision)
         })
         .await
     }
@@ -51,9 +51,8 @@ impl Batches for Sqlite {
 
     async fn accumulators(&self, ids: &[AccumulatorId]) -> Result<Vec<Option<Accumulator>>> {
         self.read_each(ids, |transaction, id| {
-            let named = "user = ?1 AND key = ?2";
-            let found = ACCUMULATORS.find::<AccumulatorRecord>(transaction, named, names(id));
-            Ok(found?.pop())
+            let condition = "user = ?1 AND key = ?2";
+            ACCUMULATORS.find_one::<AccumulatorRecord>(transaction, condition, id_columns(id))
         })
         .await
     }
@@ -63,42 +62,43 @@ impl Batches for Sqlite {
         filter: &AccumulatorFilter<'_>,
         limit: usize,
     ) -> Result<Vec<Accumulator>> {
-        let limit = limit as i64;
-        let (which, mut values): (_, Vec<Value>) = match *filter {
+        let (condition, mut values): (_, Vec<Value>) = match *filter {
             AccumulatorFilter::Due(now) => (
                 "due <= ?2 AND (coalesce(until, 0) <= ?2 OR until > ?3) ORDER BY due LIMIT ?1",
                 vec![millis(now).into(), millis(now + LONGEST_LEASE).into()],
             ),
             AccumulatorFilter::Of(batch) => (
-                "(user, key) IN (SELECT user, key FROM accumulator_batches WHERE batch = ?2) LIMIT ?1",
+                "(user, key) IN (SELECT user, key FROM accumulator_batches WHERE batch = ?2)
+                 LIMIT ?1",
                 vec![batch.to_string().into()],
             ),
             AccumulatorFilter::Holding(kind, objects, after) => {
-                let objects = list(objects.iter().map(ObjectId::as_str));
-                let (user, key) = after.map_or_else(Default::default, names);
+                let objects = json_list(objects.iter().map(ObjectId::as_str));
+                let (user, key) = after.map_or_else(Default::default, id_columns);
                 let values = [kind.to_string(), objects, user, key];
-                let holding = "(user, key) IN (
+                let condition = "(user, key) IN (
                         SELECT DISTINCT user, key FROM accumulator_objects
-                        WHERE type = ?2 AND object IN (SELECT value FROM json_each(?3)) AND (user, key) > (?4, ?5)
+                        WHERE type = ?2 AND object IN (SELECT value FROM json_each(?3))
+                            AND (user, key) > (?4, ?5)
                         ORDER BY user, key LIMIT ?1
                     ) ORDER BY user, key";
-                (holding, values.map(Value::from).into())
+                (condition, values.map(Value::from).into())
             }
         };
-        values.insert(0, limit.into());
+        values.insert(0, (limit as i64).into());
         self.read(move |transaction| {
             let values = params_from_iter(values);
-            ACCUMULATORS.find::<AccumulatorRecord>(transaction, which, values)
+            ACCUMULATORS.find::<AccumulatorRecord>(transaction, condition, values)
         })
         .await
     }
 
     async fn file_batches(&self, batches: &[Batch]) -> Result<Vec<bool>> {
         self.change_each(batches, |transaction, batch| {
-            if BATCHES.add(transaction, &BatchRecord::filed(batch))? {
+            if BATCHES.insert_new(transaction, &BatchRecord::filed(batch))? {
                 return Ok(true);
             }
-            let stored = filed(transaction, batch.id)?;
+            let stored = find_filed(transaction, batch.id)?;
             Ok(stored.is_some_and(|stored| stored.has_same_events(batch)))
         })
         .await
@@ -115,38 +115,44 @@ impl Batches for Sqlite {
     }
 
     async fn filed(&self, ids: &[Id]) -> Result<Vec<Option<Batch>>> {
-        self.read_each(ids, |transaction, id| filed(transaction, *id)).await
+        self.read_each(ids, |transaction, id| find_filed(transaction, *id)).await
     }
 
     async fn find_batches(&self, filter: &BatchFilter, limit: usize) -> Result<Vec<Batch>> {
         let filter = filter.clone();
-        self.read(move |transaction| find(transaction, &filter, limit)).await
+        self.read(move |transaction| find_batches(transaction, &filter, limit)).await
     }
 }
 
-fn names(id: &AccumulatorId) -> (String, String) {
+/// Returns the values of the columns `user` and `key`.
+fn id_columns(id: &AccumulatorId) -> (String, String) {
     (id.user.to_string(), id.key.to_string())
 }
 
-fn put(transaction: &Transaction<'_>, accumulator: &Accumulator, revision: Id) -> Result<bool> {
-    let (user, key) = names(&accumulator.id);
-    let read = accumulator.revision.map(|revision| revision.to_string());
+/// Replaces an accumulator whose revision is unchanged. Returns whether it was.
+fn put_accumulator(
+    transaction: &Transaction<'_>,
+    accumulator: &Accumulator,
+    revision: Id,
+) -> Result<bool> {
+    let (user, key) = id_columns(&accumulator.id);
+    let expected = accumulator.revision.map(|revision| revision.to_string());
     let sql = "SELECT stamp FROM accumulators WHERE user = ?1 AND key = ?2";
-    let found: Option<String> = transaction.first(sql, (&user, &key), |row| row.get(0))?;
-    if found != read {
+    let stored: Option<String> = transaction.query_first(sql, (&user, &key), |row| row.get(0))?;
+    if stored != expected {
         return Ok(false);
     }
-    write(transaction, accumulator, revision)?;
+    replace_accumulator(transaction, accumulator, revision)?;
     Ok(true)
 }
 
 /// Replaces an accumulator regardless of its revision. Removes it if it is empty.
-pub(super) fn write(
+pub(super) fn replace_accumulator(
     transaction: &Transaction<'_>,
     accumulator: &Accumulator,
     revision: Id,
 ) -> Result<()> {
-    let (user, key) = names(&accumulator.id);
+    let (user, key) = id_columns(&accumulator.id);
     for sql in [
         "DELETE FROM accumulator_batches WHERE user = ?1 AND key = ?2",
         "DELETE FROM accumulator_objects WHERE user = ?1 AND key = ?2",
@@ -157,62 +163,66 @@ pub(super) fn write(
         let sql = "DELETE FROM accumulators WHERE user = ?1 AND key = ?2";
         return transaction.run(sql, (&user, &key)).map(drop);
     }
-    ACCUMULATORS.replace(transaction, &AccumulatorRecord::row(accumulator, revision))?;
+    ACCUMULATORS.replace(transaction, &AccumulatorRecord::for_row(accumulator, revision))?;
     for batch in accumulator.open.iter().chain(&accumulator.ended) {
         let sql =
             "INSERT INTO accumulator_batches (batch, user, key, open) VALUES (?1, ?2, ?3, ?4)";
-        let open = batch.state == BatchState::Open;
-        transaction.run(sql, (batch.id.to_string(), &user, &key, open))?;
+        let is_open = batch.state == BatchState::Open;
+        transaction.run(sql, (batch.id.to_string(), &user, &key, is_open))?;
     }
-    let open = accumulator.open.iter();
-    for item in open.flat_map(|open| &open.contents.items) {
-        let sql = "INSERT OR IGNORE INTO accumulator_objects (type, object, user, key) VALUES (?1, ?2, ?3, ?4)";
+    for item in accumulator.open.iter().flat_map(|open| &open.contents.items) {
+        let sql = "INSERT OR IGNORE INTO accumulator_objects (type, object, user, key)
+                   VALUES (?1, ?2, ?3, ?4)";
         transaction.run(sql, (item.t.as_str(), item.o.as_str(), &user, &key))?;
     }
     Ok(())
 }
 
-fn filed(transaction: &Transaction<'_>, id: Id) -> Result<Option<Batch>> {
-    let found = BATCHES.find::<BatchRecord>(transaction, "id = ?1", [id.to_string()]);
-    Ok(found?.pop())
+fn find_filed(transaction: &Transaction<'_>, id: Id) -> Result<Option<Batch>> {
+    BATCHES.find_one::<BatchRecord>(transaction, "id = ?1", [id.to_string()])
 }
 
-/// Returns open and filed batches. Accumulators hold open batches, and ended ones for a moment.
-fn find(transaction: &Transaction<'_>, filter: &BatchFilter, limit: usize) -> Result<Vec<Batch>> {
-    // Conditions on the columns that both tables have, and their values.
-    let conditions = |id: &str, state: Option<&str>| {
+/// Returns open and filed batches. Accumulators contain open batches, and ended batches until these
+/// are filed.
+fn find_batches(
+    transaction: &Transaction<'_>,
+    filter: &BatchFilter,
+    limit: usize,
+) -> Result<Vec<Batch>> {
+    // Returns the conditions on a table's columns, and their values.
+    let conditions_and_values = |id_condition: &str, state_condition: Option<String>| {
         let user = filter.user.as_ref().map(|user| user.to_string());
         let key = filter.key.as_ref().map(|key| key.to_string());
         let before = filter.before.map(|before| before.to_string());
-        let requested = [("user =", user), ("key =", key), (id, before)].into_iter();
-        let requested = requested.filter_map(|(what, value)| Some((what, value?)));
-        let (mut all, values): (Vec<String>, Vec<String>) = (requested.enumerate())
-            .map(|(n, (what, value))| (format!("{what} ?{}", n + 1), value))
+        let columns = [("user =", user), ("key =", key), (id_condition, before)];
+        let (mut conditions, values): (Vec<String>, Vec<String>) = (columns.into_iter())
+            .filter_map(|(condition, value)| Some((condition, value?)))
+            .enumerate()
+            .map(|(n, (condition, value))| (format!("{condition} ?{}", n + 1), value))
             .unzip();
-        all.extend(state.map(str::to_owned));
-        all.push("true".to_owned());
-        (all.join(" AND "), params_from_iter(values))
+        conditions.extend(state_condition);
+        conditions.push("true".to_owned());
+        (conditions.join(" AND "), params_from_iter(values))
     };
-    let open = filter.state.map(|state| match state {
-        BatchState::Open => "open = 1",
-        _ => "open = 0",
-    });
-    let (here, values) = conditions("batch <", open);
-    // Without a limit, this is -1, which SQLite takes for none.
-    let most = limit as i64;
-    let here = format!(
-        "(user, key) IN (SELECT user, key FROM accumulator_batches WHERE {here} ORDER BY batch DESC LIMIT {most})"
+    // `usize::MAX` becomes -1, which SQLite reads as no limit.
+    let sql_limit = limit as i64;
+    let state = filter.state.map(|state| format!("open = {}", u8::from(state == BatchState::Open)));
+    let (condition, values) = conditions_and_values("batch <", state);
+    let in_accumulators = format!(
+        "(user, key) IN (SELECT user, key FROM accumulator_batches
+                         WHERE {condition} ORDER BY batch DESC LIMIT {sql_limit})"
     );
-    let current = ACCUMULATORS.find::<AccumulatorRecord>(transaction, &here, values)?;
-    let mut found: Vec<Batch> = (current.into_iter())
+    let accumulators =
+        ACCUMULATORS.find::<AccumulatorRecord>(transaction, &in_accumulators, values)?;
+    let mut batches: Vec<Batch> = (accumulators.into_iter())
         .flat_map(|accumulator| accumulator.open.into_iter().chain(accumulator.ended))
         .filter(|batch| filter.state.is_none_or(|state| state == batch.state))
         .collect();
     if filter.state != Some(BatchState::Open) {
         let state = filter.state.map(|state| format!("state = '{state}'"));
-        let (filed_too, values) = conditions("id <", state.as_deref());
-        let newest = format!("{filed_too} ORDER BY id DESC LIMIT {most}");
-        found.extend(BATCHES.find::<BatchRecord>(transaction, &newest, values)?);
+        let (condition, values) = conditions_and_values("id <", state);
+        let newest_first = format!("{condition} ORDER BY id DESC LIMIT {sql_limit}");
+        batches.extend(BATCHES.find::<BatchRecord>(transaction, &newest_first, values)?);
     }
-    Ok(page(found, filter.before, limit))
+    Ok(page(batches, filter.before, limit))
 }

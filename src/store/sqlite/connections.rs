@@ -1,8 +1,8 @@
 //! Connections to the file: one for writing and a few for reading, used only on blocking threads.
 //!
 //! Writers of one process queue here in order, because the lock of the file is unfair. Processes
-//! wait up to [`PATIENCE`] for each other's lock. Readers never wait for writers (WAL). Each
-//! operation runs in a task of its own, which holds the connection or the place in the queue.
+//! wait up to [`LOCK_TIMEOUT`] for each other's lock. Readers never wait for writers (WAL). Each
+//! operation runs in a task of its own, which owns the connection or the position in the queue.
 //! Therefore a caller that is no longer polled does not block others.
 
 use std::path::{Path, PathBuf};
@@ -18,20 +18,21 @@ use super::schema;
 use crate::private;
 use crate::store::{Error, Result, Schema};
 
-/// How long to wait for a transaction of another process.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// How long to wait before opening a file again that another process is creating or closing.
-const MOMENT: Duration = Duration::from_millis(20);
+/// Maximum wait for a transaction of another process.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
+/// Pause before opening a file again that another process is creating or closing.
+const OPEN_RETRY_PAUSE: Duration = Duration::from_millis(20);
 /// Maximum number of concurrent reads. More would only compete for memory, because all of them wait
 /// for one disk.
-const READERS: usize = 4;
-/// Page caches of the writer and of each reader, in MiB. They fill up and stay full. The operating
-/// system caches the file as well.
-const WRITER_CACHE: i64 = 16;
-const READER_CACHE: i64 = 4;
+const MAX_READERS: usize = 4;
+/// Size of the writer's page cache. It fills up and stays full. The operating system caches the
+/// file as well.
+const WRITER_CACHE_MIB: i64 = 16;
+/// Size of the page cache of each reader.
+const READER_CACHE_MIB: i64 = 4;
 /// Number of prepared statements to cache per connection: some for each day of a window, and one or
 /// two for each method.
-const STATEMENTS: usize = 128;
+const CACHED_STATEMENTS: usize = 128;
 
 /// A store in one file. While it is open, SQLite keeps two more beside it: the write-ahead log and
 /// its index.
@@ -39,8 +40,8 @@ const STATEMENTS: usize = 128;
 pub struct Sqlite {
     path: PathBuf,
     writer: Arc<AsyncMutex<Connection>>,
-    turns: Arc<Semaphore>,
-    readers: Arc<Mutex<Vec<Connection>>>,
+    read_permits: Arc<Semaphore>,
+    idle_readers: Arc<Mutex<Vec<Connection>>>,
 }
 
 impl Sqlite {
@@ -53,9 +54,9 @@ impl Sqlite {
     pub async fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref().to_owned();
         Ok(Self {
-            writer: Arc::new(AsyncMutex::new(open_patiently(&path).await?)),
-            turns: Arc::new(Semaphore::new(READERS)),
-            readers: Arc::default(),
+            writer: Arc::new(AsyncMutex::new(open_with_retries(&path).await?)),
+            read_permits: Arc::new(Semaphore::new(MAX_READERS)),
+            idle_readers: Arc::default(),
             path,
         })
     }
@@ -65,24 +66,23 @@ impl Sqlite {
         let path = path.as_ref().to_owned();
         blocking(move || {
             let mut connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-            schema::of(&mut connection, &path)
+            schema::read_schema(&mut connection, &path)
         })
         .await
     }
 
-    /// Runs `work` in a transaction, which is committed durably if it succeeds and rolled back if
-    /// not.
+    /// Runs `work` in a transaction. Commits it durably if `work` succeeds, and otherwise rolls it
+    /// back.
     pub(super) async fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Transaction<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let turn = self.writer.clone().lock_owned();
-        in_turn(turn, move |mut writer| {
+        run_with_guard(self.writer.clone().lock_owned(), move |mut writer| {
             let transaction = writer.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let answer = work(&transaction)?;
-            slow_disk();
+            let result = work(&transaction)?;
+            simulate_slow_disk();
             transaction.commit()?;
-            Ok(answer)
+            Ok(result)
         })
         .await
     }
@@ -92,16 +92,15 @@ impl Sqlite {
         &self,
         work: impl FnOnce(&Transaction<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let turn = self.turns.clone().acquire_owned();
-        let (readers, path) = (self.readers.clone(), self.path.clone());
-        in_turn(turn, move |turn| {
-            let _turn = turn.expect("the semaphore is never closed");
-            let readers = || readers.lock().unwrap_or_else(PoisonError::into_inner);
-            let idle = readers().pop();
+        let (idle_readers, path) = (self.idle_readers.clone(), self.path.clone());
+        run_with_guard(self.read_permits.clone().acquire_owned(), move |permit| {
+            let _permit = permit.expect("the semaphore is never closed");
+            let idle_readers = || idle_readers.lock().unwrap_or_else(PoisonError::into_inner);
+            let idle = idle_readers().pop();
             let mut reader = idle.map_or_else(|| open_reader(&path), Ok)?;
-            let answer = work(&reader.transaction()?)?;
-            readers().push(reader);
-            Ok(answer)
+            let result = work(&reader.transaction()?)?;
+            idle_readers().push(reader);
+            Ok(result)
         })
         .await
     }
@@ -137,34 +136,34 @@ impl Sqlite {
     }
 }
 
-/// Waits for the turn and then runs the blocking work, in a task of its own. It proceeds even if
-/// the caller is not polled.
+/// Acquires the guard of a connection and then runs the blocking work, in a task of its own. It
+/// proceeds even if the caller is not polled.
 ///
 /// If the caller drops the future, running work completes, but waiting work is not started.
-async fn in_turn<T: Send + 'static, Turn: Send + 'static>(
-    turn: impl Future<Output = Turn> + Send + 'static,
-    work: impl FnOnce(Turn) -> Result<T> + Send + 'static,
+async fn run_with_guard<T: Send + 'static, G: Send + 'static>(
+    guard: impl Future<Output = G> + Send + 'static,
+    work: impl FnOnce(G) -> Result<T> + Send + 'static,
 ) -> Result<T> {
     // Dropping the set aborts its task.
     let mut tasks = JoinSet::new();
     tasks.spawn(async move {
-        let turn = turn.await;
-        blocking(move || work(turn)).await
+        let guard = guard.await;
+        blocking(move || work(guard)).await
     });
-    let ended = tasks.join_next().await.expect("the set has a task");
-    ended.map_err(panicked)?
+    let joined = tasks.join_next().await.expect("the set has a task");
+    joined.map_err(task_error)?
 }
 
-fn panicked(error: JoinError) -> Error {
+fn task_error(error: JoinError) -> Error {
     Error::database("using SQLite", error)
 }
 
 /// Delays each commit by `TIDINGS_SLOW_COMMITS` milliseconds, to simulate a slow disk in tests.
 /// Does nothing in release builds.
 #[cfg(debug_assertions)]
-fn slow_disk() {
-    let slow = std::env::var("TIDINGS_SLOW_COMMITS").ok();
-    if let Some(millis) = slow.and_then(|millis| millis.parse().ok()) {
+fn simulate_slow_disk() {
+    let delay = std::env::var("TIDINGS_SLOW_COMMITS").ok();
+    if let Some(millis) = delay.and_then(|millis| millis.parse().ok()) {
         // This runs on a blocking thread and must block it, as a disk does.
         std::thread::park_timeout(Duration::from_millis(millis));
     }
@@ -172,31 +171,31 @@ fn slow_disk() {
 
 #[cfg(not(debug_assertions))]
 #[inline(always)]
-fn slow_disk() {}
+fn simulate_slow_disk() {}
 
 /// Runs `work` on a blocking thread. It completes even if the caller drops the future.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    tokio::task::spawn_blocking(work).await.map_err(panicked)?
+    tokio::task::spawn_blocking(work).await.map_err(task_error)?
 }
 
 /// Opens the writer, and retries while the file is locked. SQLite's busy timeout does not apply
 /// when a file switches to WAL, or when its last user closes it.
-async fn open_patiently(path: &Path) -> Result<Connection> {
+async fn open_with_retries(path: &Path) -> Result<Connection> {
     let mut waited = Duration::ZERO;
     loop {
-        let place = path.to_owned();
-        match blocking(move || open_writer(&place)).await {
-            Err(error) if is_busy(&error) && waited < PATIENCE => {}
+        let owned_path = path.to_owned();
+        match blocking(move || open_writer(&owned_path)).await {
+            Err(error) if is_busy(&error) && waited < LOCK_TIMEOUT => {}
             Err(Error::Database { cause, .. }) => {
                 let doing = format!("opening {}", path.display());
                 return Err(Error::Database { doing, cause });
             }
-            opened => return opened,
+            result => return result,
         }
-        tokio::time::sleep(MOMENT).await;
-        waited += MOMENT;
+        tokio::time::sleep(OPEN_RETRY_PAUSE).await;
+        waited += OPEN_RETRY_PAUSE;
     }
 }
 
@@ -205,12 +204,12 @@ fn open_writer(path: &Path) -> Result<Connection> {
     // link. The log and its index get the mode of the file. If this fails, opening the file reports
     // the cause.
     let _ = private::options().create(true).truncate(false).open(path);
-    let how = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
-    let mut connection = connect(path, how)?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+    let mut connection = connect(path, flags)?;
     schema::prepare(&mut connection, path)?;
     // Sync every commit before it is acknowledged (P1), not only at checkpoints.
     connection.pragma_update(None, "synchronous", "FULL")?;
-    connection.pragma_update(None, "cache_size", kibibytes(WRITER_CACHE))?;
+    connection.pragma_update(None, "cache_size", kibibytes(WRITER_CACHE_MIB))?;
     // A long read can delay checkpoints and make the log grow. This shrinks it afterward.
     connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
     Ok(connection)
@@ -219,19 +218,18 @@ fn open_writer(path: &Path) -> Result<Connection> {
 fn open_reader(path: &Path) -> Result<Connection> {
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     connection.pragma_update(None, "query_only", true)?;
-    connection.pragma_update(None, "cache_size", kibibytes(READER_CACHE))?;
+    connection.pragma_update(None, "cache_size", kibibytes(READER_CACHE_MIB))?;
     Ok(connection)
 }
 
 /// Opens the file. Making the path absolute keeps SQLite from reading it as a URI or as `:memory:`.
-fn connect(path: &Path, how: OpenFlags) -> Result<Connection> {
-    let path = std::path::absolute(path).map_err(|cause| {
-        let doing = format!("finding {}", path.display());
-        Error::database(doing, cause)
-    })?;
-    let connection = Connection::open_with_flags(path, how | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-    connection.busy_timeout(PATIENCE)?;
-    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+fn connect(path: &Path, flags: OpenFlags) -> Result<Connection> {
+    let absolute = std::path::absolute(path)
+        .map_err(|cause| Error::database(format!("finding {}", path.display()), cause))?;
+    let connection =
+        Connection::open_with_flags(absolute, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    connection.busy_timeout(LOCK_TIMEOUT)?;
+    connection.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
     Ok(connection)
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A day is exported and restored byte for byte. Before a drop, it is compared without blocking
 //! writers, and the drop checks that it has not changed since. A row that has no exact document
-//! is reported, and its day stays. A document that only MongoDB can store exactly is rejected.
+//! is reported, and its day is kept. A document that only MongoDB can store exactly is rejected.
 
 use async_trait::async_trait;
 use bson::{Bson, Document, RawArray, RawArrayBuf, RawDocument};
@@ -27,26 +27,27 @@ use crate::store::{
 #[async_trait]
 impl Days for Sqlite {
     async fn days(&self) -> Result<Vec<Day>> {
-        self.read(days).await
+        self.read(list_days).await
     }
 
     async fn drop_day(&self, day: Day, sum: &DaySum) -> Result<bool> {
         loop {
             // This takes as long as reading the whole day, but does not block writers.
-            let compared = self.read(move |transaction| {
-                Ok((sum_of(transaction, day)?, size_of(transaction, day)?))
-            });
-            let (found, size) = compared.await?;
-            if found != *sum {
+            let (stored_sum, stored_fingerprint) = self
+                .read(move |transaction| {
+                    Ok((checksum(transaction, day)?, fingerprint(transaction, day)?))
+                })
+                .await?;
+            if stored_sum != *sum {
                 return Ok(false);
             }
             let dropped = self.write(move |transaction| {
-                let same = size_of(transaction, day)? == size;
-                if same {
-                    let sql = format!("DROP TABLE IF EXISTS {}", day.collection());
-                    transaction.execute_batch(&sql)?;
+                if fingerprint(transaction, day)? != stored_fingerprint {
+                    return Ok(false);
                 }
-                Ok(same)
+                let sql = format!("DROP TABLE IF EXISTS {}", day.collection());
+                transaction.execute_batch(&sql)?;
+                Ok(true)
             });
             if dropped.await? {
                 return Ok(true);
@@ -60,11 +61,11 @@ impl Days for Sqlite {
         Ok(())
     }
 
-    fn export(&self, which: Export) -> BoxStream<'_, Result<RecordPage>> {
+    fn export(&self, part: Export) -> BoxStream<'_, Result<RecordPage>> {
         let next = move |after: Vec<Value>| async move {
-            self.read(move |transaction| match which {
-                Export::Day(day) => page(transaction, day, &after),
-                Export::Records(kind) => transfer::page(transaction, kind, &after),
+            self.read(move |transaction| match part {
+                Export::Day(day) => read_page(transaction, day, &after),
+                Export::Records(kind) => transfer::read_page(transaction, kind, &after),
             })
             .await
         };
@@ -78,21 +79,22 @@ impl Days for Sqlite {
         let stacks = stacks.to_vec();
         self.write(move |transaction| {
             create_day(transaction, day)?;
-            (stacks.iter()).try_for_each(|line| restore(transaction, day, line, meeting))
+            stacks.iter().try_for_each(|line| restore_stack(transaction, day, line, meeting))
         })
         .await
     }
 
     async fn import_records(&self, kind: RecordKind, lines: &[String]) -> Result<()> {
-        let put = move |transaction: &Transaction<'_>, line: &String| {
-            transfer::put(transaction, kind, line)
-        };
-        self.change_each(lines, put).await.map(drop)
+        self.change_each(lines, move |transaction, line| {
+            transfer::import_line(transaction, kind, line)
+        })
+        .await
+        .map(drop)
     }
 
-    async fn forget(&self, what: Forgettable, before: DateTime<Utc>, limit: usize) -> Result<u64> {
-        // The table, the columns of its key, and the old rows in their order.
-        let (table, key, old) = match what {
+    async fn forget(&self, kind: Forgettable, before: DateTime<Utc>, limit: usize) -> Result<u64> {
+        // The table, the columns of its key, and the condition and order of the expired rows.
+        let (table, key, expired) = match kind {
             Forgettable::Deliveries => (
                 "deliveries",
                 "id",
@@ -103,68 +105,66 @@ impl Days for Sqlite {
             Forgettable::Retractions => ("retractions", "type, object", "at < ?1 ORDER BY at"),
             Forgettable::Events => ("fanouts", "id", "id < ?1 AND state = 'done' ORDER BY id"),
         };
-        let before: Value = match what {
+        let cutoff: Value = match kind {
             Forgettable::Retractions | Forgettable::Events => {
                 Id::at(before, [0; 8]).to_string().into()
             }
             _ => millis(before).into(),
         };
         self.write(move |transaction| {
-            let chosen = format!("SELECT {key} FROM {table} WHERE {old} LIMIT ?2");
-            let forget = |table: &str, key: &str| {
-                let sql = format!("DELETE FROM {table} WHERE ({key}) IN ({chosen})");
-                transaction.run(&sql, (&before, limit as i64))
+            let expired_keys = format!("SELECT {key} FROM {table} WHERE {expired} LIMIT ?2");
+            let delete = |table: &str, key: &str| {
+                let sql = format!("DELETE FROM {table} WHERE ({key}) IN ({expired_keys})");
+                transaction.run(&sql, (&cutoff, limit as i64))
             };
-            if what == Forgettable::Events {
-                forget("details", "fanout")?;
-                forget("audiences", "fanout")?;
+            if kind == Forgettable::Events {
+                delete("details", "fanout")?;
+                delete("audiences", "fanout")?;
             }
-            Ok(forget(table, key)? as u64)
+            Ok(delete(table, key)? as u64)
         })
         .await
     }
 }
 
-/// Returns the schema version, the rows of a day and their bytes, which detect changes of a day
-/// without reading its rows.
+/// Returns the schema version, the number of rows of a day, and their bytes. Together they detect
+/// changes of a day without reading its rows.
 ///
 /// Rows only grow, so each push, marker or append makes the day longer, and restoring adds rows. If
 /// the day is dropped and created again in between, its length may be the same, but the schema
 /// version has changed.
-fn size_of(transaction: &Transaction<'_>, day: Day) -> Result<[i64; 3]> {
+fn fingerprint(transaction: &Transaction<'_>, day: Day) -> Result<[i64; 3]> {
     let schema = transaction.pragma_query_value(None, "schema_version", |row| row.get(0))?;
     if !has_day(transaction, day)? {
         return Ok([schema, 0, 0]);
     }
     // `octet_length` reads the length from the row header. `length` would read the whole text.
-    let sql = "SELECT count(*), coalesce(sum(octet_length(events)), 0) FROM";
-    let sql = format!("{sql} {}", day.collection());
+    let table = day.collection();
+    let sql = format!("SELECT count(*), coalesce(sum(octet_length(events)), 0) FROM {table}");
     Ok(transaction.query_row(&sql, [], |row| Ok([schema, row.get(0)?, row.get(1)?]))?)
 }
 
 /// Computes the checksum of a day's documents.
-fn sum_of(transaction: &Transaction<'_>, day: Day) -> Result<DaySum> {
+fn checksum(transaction: &Transaction<'_>, day: Day) -> Result<DaySum> {
     let (mut summing, mut after) = (Summing::default(), Vec::new());
-    while let Some((page, last)) = page(transaction, day, &after)? {
-        let page = page.complete()?;
-        page.lines.iter().for_each(|line| summing.add(line));
+    while let Some((page, last)) = read_page(transaction, day, &after)? {
+        page.complete()?.lines.iter().for_each(|line| summing.add(line));
         after = last;
     }
     Ok(summing.end())
 }
 
 /// Returns all days that have a table, oldest first.
-pub(super) fn days(transaction: &Transaction<'_>) -> Result<Vec<Day>> {
+fn list_days(transaction: &Transaction<'_>) -> Result<Vec<Day>> {
     let sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB ?1 ORDER BY name";
-    let names = [format!("{COLLECTION_PREFIX}*")];
-    let names = transaction.all(sql, names, |row| row.get::<_, String>(0))?;
-    let days = names.iter().filter_map(|name| Day::of_collection(name));
-    Ok(days.collect())
+    let pattern = format!("{COLLECTION_PREFIX}*");
+    let names = transaction.query_all(sql, [pattern], |row| row.get::<_, String>(0))?;
+    Ok(names.iter().filter_map(|name| Day::of_collection(name)).collect())
 }
 
 /// Returns the days of the window that have a table, oldest first.
 pub(super) fn days_in(transaction: &Transaction<'_>, window: &DaySet) -> Result<Vec<Day>> {
-    let mut days = days(transaction)?;
+    let mut days = list_days(transaction)?;
     days.retain(|day| window.contains(*day));
     Ok(days)
 }
@@ -178,27 +178,28 @@ pub(super) fn has_day(transaction: &Transaction<'_>, day: Day) -> Result<bool> {
 /// Creates the day's table, unless it exists.
 pub(super) fn create_day(transaction: &Transaction<'_>, day: Day) -> Result<()> {
     if !has_day(transaction, day)? {
-        transaction.execute_batch(&schema::day_table(day))?;
+        transaction.execute_batch(&schema::create_day_table(day))?;
     }
     Ok(())
 }
 
-/// Applies `look` to the row of a stack: to its number of entries and their lines.
+/// Applies `read` to the row of a stack: to its number of entries and their lines. Returns `None`
+/// if there is no row.
 pub(super) fn find_row<T>(
     transaction: &Transaction<'_>,
     day: Day,
     id: &RowId,
-    look: impl FnOnce(usize, &str) -> T,
+    read: impl FnOnce(usize, &str) -> T,
 ) -> Result<Option<T>> {
     let sql = format!("SELECT n, events FROM {} WHERE id = ?1", day.collection());
-    transaction.first(&sql, [id], |row| {
+    transaction.query_first(&sql, [id], |row| {
         let lines = entry_text::lines(row.get_ref(1)?);
-        let n = row.get::<_, i64>(0).map(|n| n.max(0) as usize);
-        Ok(look(n.unwrap_or_else(|_| lines.lines().count()), &lines))
+        let count = row.get::<_, i64>(0).map(|n| n.max(0) as usize);
+        Ok(read(count.unwrap_or_else(|_| lines.lines().count()), &lines))
     })
 }
 
-/// Appends lines to the row of a stack, and creates it as needed.
+/// Appends lines to the row of a stack. Creates the row if it does not exist.
 pub(super) fn append_to_row(
     transaction: &Transaction<'_>,
     day: Day,
@@ -223,7 +224,7 @@ pub(super) enum RowId {
 
 impl RowId {
     /// Returns the id of the user's row of that form; `None` if the user id cannot be an ObjectId.
-    pub(super) fn of(user: &UserId, form: IdForm) -> Option<Self> {
+    pub(super) fn of_user(user: &UserId, form: IdForm) -> Option<Self> {
         match form {
             IdForm::Text => Some(Self::Text(user.clone())),
             IdForm::ObjectId => user.legacy().map(Self::ObjectId),
@@ -234,6 +235,22 @@ impl RowId {
         match self {
             Self::Text(user) => user,
             Self::ObjectId(id) => UserId::stored(id.to_string()),
+        }
+    }
+
+    /// Reads the id in a row's first column.
+    pub(super) fn read(value: ValueRef<'_>, day: Day) -> Result<Self> {
+        let corrupt = |why: &str| Error::corrupt(format!("the id of a stack of {day}"), why);
+        match value {
+            ValueRef::Text(text) => match std::str::from_utf8(text) {
+                Ok(text) => Ok(Self::Text(UserId::stored(text))),
+                Err(_) => Err(corrupt("it is not UTF-8")),
+            },
+            ValueRef::Blob(bytes) => match bytes.try_into() {
+                Ok(bytes) => Ok(Self::ObjectId(Id::from_bytes(bytes))),
+                Err(_) => Err(corrupt("it is bytes, but not twelve")),
+            },
+            _ => Err(corrupt("it is neither text nor bytes")),
         }
     }
 }
@@ -247,24 +264,8 @@ impl ToSql for RowId {
     }
 }
 
-/// Reads the id in a row's first column.
-pub(super) fn row_id(value: ValueRef<'_>, day: Day) -> Result<RowId> {
-    let corrupt = |why: &str| Err(Error::corrupt(format!("the id of a stack of {day}"), why));
-    match value {
-        ValueRef::Text(text) => match std::str::from_utf8(text) {
-            Ok(text) => Ok(RowId::Text(UserId::stored(text))),
-            Err(_) => corrupt("it is not UTF-8"),
-        },
-        ValueRef::Blob(bytes) => match bytes.try_into() {
-            Ok(bytes) => Ok(RowId::ObjectId(Id::from_bytes(bytes))),
-            Err(_) => corrupt("it is bytes, but not twelve"),
-        },
-        _ => corrupt("it is neither text nor bytes"),
-    }
-}
-
-/// Returns the lines behind this id, and the id of the last one. `None` after the last row.
-fn page(
+/// Returns the lines after this id, and the id of the last one. `None` after the last row.
+fn read_page(
     transaction: &Transaction<'_>,
     day: Day,
     after: &[Value],
@@ -276,26 +277,25 @@ fn page(
     let sql = format!("SELECT id, n, events FROM {table} WHERE id > ?1 ORDER BY id");
     let mut statement = transaction.prepare_cached(&sql)?;
     // Every id is greater than this.
-    let least = Value::Real(f64::NEG_INFINITY);
-    let mut rows = statement.query([after.first().unwrap_or(&least)])?;
+    let lowest = Value::Real(f64::NEG_INFINITY);
+    let mut rows = statement.query([after.first().unwrap_or(&lowest)])?;
     transfer::fill_page(&mut rows, &["id"], |page, row| {
-        page.lines.push(line(row, day)?);
+        page.lines.push(export_row(row, day)?);
         Ok(())
     })
 }
 
-/// Returns the document of a row, which becomes the same row again.
-fn line(row: &Row<'_>, day: Day) -> Result<RawStack> {
-    let id = row_id(row.get_ref(0)?, day)?;
+/// Returns the document of a row, if restoring it creates the same row.
+fn export_row(row: &Row<'_>, day: Day) -> Result<RawStack> {
+    let id = RowId::read(row.get_ref(0)?, day)?;
     let (n, events): (i64, String) = (row.get(1)?, row.get(2)?);
     let line = document_line(&id, &events);
-    let same = |read: Stored| read.id == id && read.n == n && read.events == events;
-    if read(day, &line).is_ok_and(same) {
+    let stack = DayRow { id, n, events };
+    if parse_line(day, &line).is_ok_and(|restored| restored == stack) {
         return Ok(line);
     }
-    let what = format!("the stack of {} on {day}", id.into_user());
-    let why = "its entries have no exact form in JSON";
-    Err(Error::corrupt(what, why))
+    let what = format!("the stack of {} on {day}", stack.id.into_user());
+    Err(Error::corrupt(what, "its entries have no exact form in JSON"))
 }
 
 /// Returns the document of a row.
@@ -308,39 +308,43 @@ fn document_line(id: &RowId, events: &str) -> String {
     format!("{{\"_id\":{id},\"events\":[{}]}}", events.join(","))
 }
 
-/// The columns of a document's row.
-struct Stored {
+/// A row of a day table.
+#[derive(PartialEq)]
+struct DayRow {
     id: RowId,
     n: i64,
     events: String,
 }
 
-fn restore(transaction: &Transaction<'_>, day: Day, line: &str, meeting: Meeting) -> Result<()> {
-    let stored = read(day, line)?;
-    let current = find_row(transaction, day, &stored.id, |_, lines| lines.to_owned())?;
-    let Some(current) = current else {
-        let count = stored.n as usize;
-        return append_to_row(transaction, day, &stored.id, count, &stored.events);
+/// Restores a stack from its line, and merges it with a stored stack.
+fn restore_stack(
+    transaction: &Transaction<'_>,
+    day: Day,
+    line: &str,
+    meeting: Meeting,
+) -> Result<()> {
+    let DayRow { id, n, events } = parse_line(day, line)?;
+    let Some(stored) = find_row(transaction, day, &id, |_, lines| lines.to_owned())? else {
+        return append_to_row(transaction, day, &id, n as usize, &events);
     };
-    if current == stored.events {
+    if stored == events {
         return Ok(());
     }
-    let document = |events: &str| extjson::from_line(&document_line(&stored.id, events));
-    let (Ok(current), Ok(exported)) = (document(&current), document(&stored.events)) else {
-        let what = format!("the stack of {} on {day}", stored.id.into_user());
-        return Err(Error::Conflict(what));
+    let to_document = |events: &str| extjson::from_line(&document_line(&id, events));
+    let (Ok(stored), Ok(exported)) = (to_document(&stored), to_document(&events)) else {
+        return Err(Error::Conflict(format!("the stack of {} on {day}", id.into_user())));
     };
-    let new = merge(day, &current, &exported, meeting)?;
-    let lines = lines_of(&RawArrayBuf::from_iter(new)).map_err(|why| unreadable(day, why))?;
-    append_to_row(transaction, day, &stored.id, lines.lines().count(), &lines)
+    let new_entries = RawArrayBuf::from_iter(merge(day, &stored, &exported, meeting)?);
+    let lines = entry_lines(&new_entries).map_err(|why| corrupt_line(day, why))?;
+    append_to_row(transaction, day, &id, lines.lines().count(), &lines)
 }
 
-fn unreadable(day: Day, why: extjson::Unreadable) -> Error {
+fn corrupt_line(day: Day, why: extjson::Unreadable) -> Error {
     Error::corrupt(format!("a line of {day}"), why)
 }
 
 /// Returns the lines of these entries.
-fn lines_of(entries: &RawArray) -> std::result::Result<String, extjson::Unreadable> {
+fn entry_lines(entries: &RawArray) -> std::result::Result<String, extjson::Unreadable> {
     let mut lines = String::new();
     for entry in entries {
         lines.push_str(&serde_json::to_string(&Canonical(entry?))?);
@@ -349,24 +353,24 @@ fn lines_of(entries: &RawArray) -> std::result::Result<String, extjson::Unreadab
     Ok(lines)
 }
 
-/// Reads a line of an export. It writes the entries in canonical form, so that all spellings of a
+/// Parses a line of an export. Entries are written in canonical form, so that all spellings of a
 /// document become the same row.
-fn read(day: Day, line: &str) -> Result<Stored> {
-    let corrupt = |why| unreadable(day, why);
-    let refused = |whose: &str, why: &str| {
-        let why = format!("the stack of {whose} on {day} cannot be kept in SQLite: {why}");
-        Err(Error::Unsupported(why))
+fn parse_line(day: Day, line: &str) -> Result<DayRow> {
+    let corrupt = |why| corrupt_line(day, why);
+    let unsupported = |owner: &str, why: &str| {
+        Error::Unsupported(format!(
+            "the stack of {owner} on {day} cannot be stored in SQLite: {why}"
+        ))
     };
     let raw = extjson::from_line(line).map_err(corrupt)?;
-    let Ok(mut document) = Document::try_from(&*raw) else {
-        return refused("a user", "not all of its text is UTF-8");
-    };
+    let mut document = Document::try_from(&*raw)
+        .map_err(|_| unsupported("a user", "not all of its text is UTF-8"))?;
     let id = match document.remove("_id") {
         Some(Bson::String(text)) => RowId::Text(UserId::stored(text)),
         Some(Bson::ObjectId(id)) => RowId::ObjectId(Id::from_bytes(id.bytes())),
         Some(other) => {
             let why = format!("its _id is {other}, not text or ObjectId");
-            return refused("a user", &why);
+            return Err(unsupported("a user", &why));
         }
         None => return Err(corrupt("it has no _id".into())),
     };
@@ -375,40 +379,39 @@ fn read(day: Day, line: &str) -> Result<Stored> {
         return Err(corrupt(format!("{user} has no array of events").into()));
     };
     if !document.is_empty() {
-        let more: Vec<_> = document.keys().map(String::as_str).collect();
-        let why = format!("it has more than events: {}", more.join(", "));
-        return refused(user.as_str(), &why);
+        let other_fields: Vec<_> = document.keys().map(String::as_str).collect();
+        let why = format!("it has more than events: {}", other_fields.join(", "));
+        return Err(unsupported(user.as_str(), &why));
     }
     let n = array.len() as i64;
     let array = RawArrayBuf::try_from(array).map_err(|why| corrupt(why.into()))?;
-    let events = lines_of(&array).map_err(corrupt)?;
-    let stored = Stored { id, n, events };
+    let events = entry_lines(&array).map_err(corrupt)?;
     // If Extended JSON has no exact form of an entry, the text form has none either.
-    let again = extjson::from_line(&document_line(&stored.id, &stored.events)).map_err(corrupt)?;
+    let reread = extjson::from_line(&document_line(&id, &events)).map_err(corrupt)?;
     let bytes = |stack: &RawDocument| Some(stack.get_array("events").ok()?.as_bytes().to_vec());
-    match bytes(&raw) == bytes(&again) {
-        true => Ok(stored),
-        false => refused(user.as_str(), "an entry has no exact form in JSON"),
+    if bytes(&raw) != bytes(&reread) {
+        return Err(unsupported(user.as_str(), "an entry has no exact form in JSON"));
     }
+    Ok(DayRow { id, n, events })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(line: &str) -> Result<Stored> {
-        super::read("20140422".parse().unwrap(), line)
+    fn parse(line: &str) -> Result<DayRow> {
+        parse_line("20140422".parse().unwrap(), line)
     }
 
     #[test]
     fn equivalent_spellings_give_the_same_document() {
-        let line = r#"{"_id":"ada","events":[{"t":"T","o":"1"},{"flushed":{"$oid":"5334647b139b2165160000d8"},"n":{"$numberInt":"1"}}]}"#;
-        let loose = r#" { "events" : [ {"t":"\u0054", "o" : "1"}, {"flushed": {"$oid": "5334647B139B2165160000D8"}, "n": 1} ], "_id": "ada"} "#;
+        let canonical = r#"{"_id":"ada","events":[{"t":"T","o":"1"},{"flushed":{"$oid":"5334647b139b2165160000d8"},"n":{"$numberInt":"1"}}]}"#;
+        let relaxed = r#" { "events" : [ {"t":"\u0054", "o" : "1"}, {"flushed": {"$oid": "5334647B139B2165160000D8"}, "n": 1} ], "_id": "ada"} "#;
 
-        for spelled in [line, loose] {
-            let stored = read(spelled).unwrap();
-            assert_eq!(stored.n, 2);
-            assert_eq!(document_line(&stored.id, &stored.events), line);
+        for line in [canonical, relaxed] {
+            let row = parse(line).unwrap();
+            assert_eq!(row.n, 2);
+            assert_eq!(document_line(&row.id, &row.events), canonical);
         }
     }
 
@@ -424,7 +427,7 @@ mod tests {
             (r#"{"_id":"ada","events":{}}"#, "ada has no array of events"),
             (r#"{"events":[]}"#, "it has no _id"),
         ] {
-            let error = read(line).map(|stored| stored.n).unwrap_err().to_string();
+            let error = parse(line).map(|row| row.n).unwrap_err().to_string();
             assert!(error.ends_with(why), "{error}");
         }
     }

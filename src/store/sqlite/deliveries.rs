@@ -16,7 +16,7 @@ use crate::domain::delivery::{
 use crate::domain::{
     Delivery, DeliveryId, DeliveryState, Feedback, Lease, ReportCounts, ReportKind, Tag,
 };
-use crate::store::record::delivery::{CoverRecord, DeliveryRecord};
+use crate::store::record::delivery::{DeliveryRecord, WatermarkRecord};
 use crate::store::record::to_json;
 use crate::store::record::values::As;
 use crate::store::{Claim, Deliveries, DeliveryFilter, Error, Feedbacks, Result};
@@ -28,11 +28,11 @@ pub(super) const DELIVERIES: RowTable = RowTable {
         tried tag feedback=feedback.news feedback_at=feedback.at refusals reopened",
 };
 
-/// Selects claimable rows. Their lease or wait has expired at `?1`, or ends later than any valid
-/// lease (`?3`) or wait (`?4`).
+/// Selects claimable rows. Their lease or deferral has expired at `?1`, or ends later than any
+/// valid lease (`?3`) or deferral (`?4`).
 ///
 /// The `+` keeps SQLite from scanning all open rows in slot order to find the few claimable ones.
-pub(super) const FREE: &str = "SELECT id FROM (
+pub(super) const CLAIMABLE: &str = "SELECT id FROM (
         SELECT id, +slot AS slot FROM deliveries WHERE open AND coalesce(until, 0) <= ?1
         UNION ALL
         SELECT id, +slot AS slot FROM deliveries
@@ -40,34 +40,35 @@ pub(super) const FREE: &str = "SELECT id FROM (
     ) ORDER BY slot LIMIT ?2";
 
 /// Selects the rows of the call `?1`, leased or not.
-const OF_CALL: &str =
+const SENDING_IN_CALL: &str =
     "SELECT id FROM deliveries WHERE call = ?1 AND open AND state = 'sending' ORDER BY slot";
 
-/// Closes a row.
-const CLOSED: &str = "open = 0, owner = NULL, until = NULL";
+/// Assignments that close a row.
+const CLOSE: &str = "open = 0, owner = NULL, until = NULL";
 
 #[async_trait]
 impl Deliveries for Sqlite {
     async fn open(&self, rows: &[Delivery]) -> Result<Vec<bool>> {
         self.change_each(rows, |transaction, row| {
-            DELIVERIES.add(transaction, &DeliveryRecord::row(row))
+            DELIVERIES.insert_new(transaction, &DeliveryRecord::for_row(row))
         })
         .await
     }
 
-    async fn claim(&self, lease: &Lease, which: &Claim<'_>) -> Result<Vec<Delivery>> {
-        let (sql, values): (_, Vec<Value>) = match *which {
+    async fn claim(&self, lease: &Lease, claim: &Claim<'_>) -> Result<Vec<Delivery>> {
+        let (sql, values): (_, Vec<Value>) = match *claim {
             Claim::Free(now, limit) => {
-                let ahead = [millis(now + LONGEST_LEASE), millis(now + LONGEST_WAIT)];
-                let values = [millis(now), limit as i64].into_iter().chain(ahead);
-                (FREE, values.map(Value::from).collect())
+                let (last_lease_end, last_wait_end) = (now + LONGEST_LEASE, now + LONGEST_WAIT);
+                let values =
+                    [millis(now), limit as i64, millis(last_lease_end), millis(last_wait_end)];
+                (CLAIMABLE, values.map(Value::from).to_vec())
             }
-            Claim::Call(call) => (OF_CALL, vec![call.to_owned().into()]),
+            Claim::Call(call) => (SENDING_IN_CALL, vec![call.to_owned().into()]),
         };
         let lease = lease.clone();
         self.write(move |transaction| {
             let values = params_from_iter(values);
-            let ids: Vec<String> = transaction.all(sql, values, |row| row.get(0))?;
+            let ids: Vec<String> = transaction.query_all(sql, values, |row| row.get(0))?;
             let mut claimed = Vec::with_capacity(ids.len());
             for id in ids {
                 let sql = "UPDATE deliveries SET owner = ?2, until = ?3 WHERE id = ?1";
@@ -85,65 +86,17 @@ impl Deliveries for Sqlite {
         now: DateTime<Utc>,
         transitions: &[Transition],
     ) -> Result<Vec<bool>> {
-        let (owner, until, now) = (lease.owner.clone(), millis(lease.until), millis(now));
-        let apply = move |transaction: &Transaction<'_>, transition: &Transition| {
-            let update = |set: &str, state: &str, values: &[&dyn ToSql]| {
-                let sql = format!(
-                    "UPDATE deliveries SET {set} WHERE id = ?1 AND owner = ?2 AND open AND {state}"
-                );
-                let id = transition.id().as_str();
-                let values = [&[&id as &dyn ToSql, &owner], values].concat();
-                transaction.run(&sql, &*values)
-            };
-            let still = |from: DeliveryState| match from {
-                DeliveryState::Pending => "state = 'pending'",
-                _ => "state IN ('pending', 'sending')",
-            };
-            let applied = match transition {
-                Transition::HandOver(Handover { call, items, .. }) => update(
-                    "state = 'sending', attempts = attempts + 1, until = ?3, call = ?4, tried = ?5, items = ?6",
-                    // Another task of the owner may have claimed it and handed it over in the
-                    // meantime.
-                    "state = 'pending'",
-                    &[&until, call, &now, items],
-                ),
-                Transition::Recall(_) => {
-                    update("state = 'pending', call = NULL", "state = 'sending'", &[])
-                }
-                Transition::Hold(_) => update("until = ?3", "true", &[&until]),
-                // A lease without an owner: no worker can claim the row until then, and releasing
-                // the owner's leases does not end it.
-                Transition::Defer(deferral) => update(
-                    "state = ?3, owner = NULL, until = ?4, reason = coalesce(?5, reason), refusals = refusals + ?6",
-                    still(deferral.from),
-                    &[
-                        &deferral.state.as_str(),
-                        &millis(deferral.not_before),
-                        &deferral.reason,
-                        &deferral.has_failed,
-                    ],
-                ),
-                Transition::Settle(end) | Transition::Conclude(end) => {
-                    let set = "state = ?3, items = ?4, provider_id = ?5, reason = ?6, settled = ?7";
-                    let set = match transition {
-                        Transition::Conclude(_) => &format!("{set}, {CLOSED}"),
-                        _ => set,
-                    };
-                    let state = end.state.as_str();
-                    let values: [&dyn ToSql; 5] =
-                        [&state, &end.items, &end.provider_id, &end.reason, &now];
-                    update(set, still(end.from), &values)
-                }
-            }?;
-            Ok(applied == 1)
-        };
-        self.change_each(transitions, apply).await
+        let lease = lease.clone();
+        self.change_each(transitions, move |transaction, transition| {
+            Ok(apply(transaction, transition, &lease, now)? == 1)
+        })
+        .await
     }
 
     async fn close(&self, ids: &[DeliveryId]) -> Result<()> {
         self.change_each(ids, |transaction, id| {
             let sql = format!(
-                "UPDATE deliveries SET {CLOSED}
+                "UPDATE deliveries SET {CLOSE}
                  WHERE id = ?1 AND open AND state NOT IN ('pending', 'sending')"
             );
             transaction.run(&sql, [id.as_str()])
@@ -157,7 +110,10 @@ impl Deliveries for Sqlite {
         now: DateTime<Utc>,
         corrections: &[Correction],
     ) -> Result<Vec<Corrected>> {
-        self.change_each(corrections, move |transaction, one| correct(transaction, now, one)).await
+        self.change_each(corrections, move |transaction, correction| {
+            correct(transaction, now, correction)
+        })
+        .await
     }
 
     async fn deliveries(&self, ids: &[DeliveryId]) -> Result<Vec<Option<Delivery>>> {
@@ -172,15 +128,15 @@ impl Deliveries for Sqlite {
         if filter.matches_nothing() {
             return Ok(Vec::new());
         }
-        // All values in one JSON parameter.
-        let (which, values): (_, serde_json::Value) = match *filter {
+        // All values are in one JSON parameter.
+        let (condition, values): (_, serde_json::Value) = match *filter {
             DeliveryFilter::State(state, span, feedback) => {
                 let first = span.since.map_or(i64::MIN, millis);
                 let end = span.until.map_or(i64::MAX, millis);
                 let feedback = feedback.map(ReportKind::as_str);
-                let which = "state = ?1 ->> 0 AND created >= ?1 ->> 1 AND created < ?1 ->> 2
+                let condition = "state = ?1 ->> 0 AND created >= ?1 ->> 1 AND created < ?1 ->> 2
                              AND (?1 ->> 3 IS NULL OR feedback = ?1 ->> 3)";
-                (which, json!([state.as_str(), first, end, feedback]))
+                (condition, json!([state.as_str(), first, end, feedback]))
             }
             DeliveryFilter::User(user) => ("user = ?1 ->> 0", json!([user.as_str()])),
             DeliveryFilter::OpenDigests(users) => (
@@ -195,9 +151,9 @@ impl Deliveries for Sqlite {
             }
         };
         let (values, limit) = (values.to_string(), limit as i64);
-        let newest = format!("{which} ORDER BY created DESC, id DESC LIMIT ?2");
+        let newest_first = format!("{condition} ORDER BY created DESC, id DESC LIMIT ?2");
         self.read(move |transaction| {
-            DELIVERIES.find::<DeliveryRecord>(transaction, &newest, (values, limit))
+            DELIVERIES.find::<DeliveryRecord>(transaction, &newest_first, (values, limit))
         })
         .await
     }
@@ -207,11 +163,9 @@ impl Deliveries for Sqlite {
 impl Feedbacks for Sqlite {
     async fn note_feedback(&self, feedback: &[(DeliveryId, Feedback)]) -> Result<()> {
         self.change_each(feedback, |transaction, (id, report)| {
-            let is_lighter = |row: Delivery| {
-                let stored = row.outcome.feedback;
-                stored.is_none_or(|stored| report.outweighs(stored))
-            };
-            if !find(transaction, id.as_str())?.is_some_and(is_lighter) {
+            let is_outweighed =
+                |row: Delivery| row.outcome.feedback.is_none_or(|stored| report.outweighs(stored));
+            if !find(transaction, id.as_str())?.is_some_and(is_outweighed) {
                 return Ok(0);
             }
             let sql = "UPDATE deliveries SET feedback = ?2, feedback_at = ?3 WHERE id = ?1";
@@ -223,17 +177,18 @@ impl Feedbacks for Sqlite {
 
     async fn report_counts(&self, since: DateTime<Utc>) -> Result<ReportCounts> {
         self.read(move |transaction| {
-            let sql = "SELECT state, feedback, count(*) FROM deliveries WHERE settled >= ?1 GROUP BY state, feedback";
+            let sql = "SELECT state, feedback, count(*) FROM deliveries
+                       WHERE settled >= ?1 GROUP BY state, feedback";
             let counts: Vec<(String, Option<String>, i64)> =
-                transaction.all(sql, [millis(since)], |row| {
+                transaction.query_all(sql, [millis(since)], |row| {
                     Ok((row.get(0)?, row.get(1)?, row.get(2)?))
                 })?;
             let mut report_counts = ReportCounts::default();
-            for (state, news, emails) in counts {
+            for (state, feedback, emails) in counts {
                 let corrupt = |why| Error::corrupt("the feedback of deliveries", why);
                 let state: DeliveryState = state.parse().map_err(corrupt)?;
-                let news = news.map(|news| news.parse::<ReportKind>().map_err(corrupt));
-                report_counts.settled(state, news.transpose()?, emails.unsigned_abs());
+                let feedback = feedback.map(|kind| kind.parse::<ReportKind>()).transpose();
+                report_counts.settled(state, feedback.map_err(corrupt)?, emails.unsigned_abs());
             }
             Ok(report_counts)
         })
@@ -247,10 +202,10 @@ impl Feedbacks for Sqlite {
         until: Option<DateTime<Utc>>,
     ) -> Result<Vec<Option<String>>> {
         let Some(until) = until else {
-            let find = "SELECT mark FROM webhook_receipts WHERE key = ?1 AND until > ?2";
+            let sql = "SELECT mark FROM webhook_receipts WHERE key = ?1 AND until > ?2";
             return self
                 .read_each(marks, move |transaction, (key, _)| {
-                    transaction.first(find, (key, millis(now)), |row| row.get(0))
+                    transaction.query_first(sql, (key, millis(now)), |row| row.get(0))
                 })
                 .await;
         };
@@ -261,21 +216,78 @@ impl Feedbacks for Sqlite {
         self.write(move |transaction| {
             let sql = "DELETE FROM webhook_receipts WHERE until <= ?1";
             transaction.run(sql, [millis(now)])?;
-            // Of a mark that expires in the past, nothing is found, and the new one is returned.
+            // Returns the stored mark, or the new one if there was none or it had expired.
             let sql = "INSERT INTO webhook_receipts (key, mark, until) VALUES (?1, ?2, ?3)
                        ON CONFLICT (key) DO UPDATE SET mark = mark RETURNING mark";
-            let mark = |(key, mark): &(String, String)| {
-                transaction.first(sql, (key, mark, millis(until)), |row| row.get(0))
+            let add_mark = |(key, mark): &(String, String)| {
+                transaction.query_first(sql, (key, mark, millis(until)), |row| row.get(0))
             };
-            marks.iter().map(mark).collect()
+            marks.iter().map(add_mark).collect()
         })
         .await
     }
 }
 
 fn find(transaction: &Transaction<'_>, id: &str) -> Result<Option<Delivery>> {
-    let found = DELIVERIES.find::<DeliveryRecord>(transaction, "id = ?1", [id]);
-    Ok(found?.pop())
+    DELIVERIES.find_one::<DeliveryRecord>(transaction, "id = ?1", [id])
+}
+
+/// Applies a transition to a row that the owner of the lease holds. Returns the number of changed
+/// rows.
+fn apply(
+    transaction: &Transaction<'_>,
+    transition: &Transition,
+    lease: &Lease,
+    now: DateTime<Utc>,
+) -> Result<usize> {
+    let update = |assignments: &str, condition: &str, values: &[&dyn ToSql]| {
+        let sql = format!(
+            "UPDATE deliveries SET {assignments}
+             WHERE id = ?1 AND owner = ?2 AND open AND {condition}"
+        );
+        let id = transition.id().as_str();
+        let values = [&[&id as &dyn ToSql, &lease.owner], values].concat();
+        transaction.run(&sql, &*values)
+    };
+    let state_condition = |from: DeliveryState| match from {
+        DeliveryState::Pending => "state = 'pending'",
+        _ => "state IN ('pending', 'sending')",
+    };
+    let (until, now) = (millis(lease.until), millis(now));
+    match transition {
+        Transition::HandOver(Handover { call, items, .. }) => update(
+            "state = 'sending', attempts = attempts + 1, until = ?3, call = ?4, tried = ?5, items = ?6",
+            // Another task of the owner may have claimed it and handed it over in the meantime.
+            "state = 'pending'",
+            &[&until, call, &now, items],
+        ),
+        Transition::Recall(_) => update("state = 'pending', call = NULL", "state = 'sending'", &[]),
+        Transition::Hold(_) => update("until = ?3", "true", &[&until]),
+        // A lease without an owner: no worker can claim the row until then, and releasing the
+        // owner's leases does not end it.
+        Transition::Defer(deferral) => update(
+            "state = ?3, owner = NULL, until = ?4, reason = coalesce(?5, reason), refusals = refusals + ?6",
+            state_condition(deferral.from),
+            &[
+                &deferral.state.as_str(),
+                &millis(deferral.not_before),
+                &deferral.reason,
+                &deferral.has_failed,
+            ],
+        ),
+        Transition::Settle(end) | Transition::Conclude(end) => {
+            let settle = "state = ?3, items = ?4, provider_id = ?5, reason = ?6, settled = ?7";
+            let assignments = match transition {
+                Transition::Conclude(_) => format!("{settle}, {CLOSE}"),
+                _ => settle.to_owned(),
+            };
+            update(
+                &assignments,
+                state_condition(end.from),
+                &[&end.state.as_str(), &end.items, &end.provider_id, &end.reason, &now],
+            )
+        }
+    }
 }
 
 fn correct(
@@ -284,7 +296,7 @@ fn correct(
     correction: &Correction,
 ) -> Result<Corrected> {
     // `OR IGNORE` covers the case that another open row has the slot.
-    let (from, corrected) = match correction {
+    let (expected_state, changed) = match correction {
         Correction::Judge(id, decision, reason) => {
             let (state, open, settled) = match decision {
                 OperatorDecision::Sent => (DeliveryState::Sent, false, Some(millis(now))),
@@ -293,24 +305,24 @@ fn correct(
             let sql =
                 "UPDATE OR IGNORE deliveries SET state = ?2, open = ?3, settled = ?4, reason = ?5
                  WHERE id = ?1 AND state = 'unknown' AND NOT open";
-            let row = (id.as_str(), state.as_str(), open, settled, reason);
-            (DeliveryState::Unknown, transaction.run(sql, row)?)
+            let values = (id.as_str(), state.as_str(), open, settled, reason);
+            (DeliveryState::Unknown, transaction.run(sql, values)?)
         }
         Correction::Cancel(id, reason) => {
             let sql = format!(
-                "UPDATE deliveries SET state = 'canceled', settled = ?2, reason = ?3, {CLOSED}
+                "UPDATE deliveries SET state = 'canceled', settled = ?2, reason = ?3, {CLOSE}
                  WHERE id = ?1 AND state = 'pending' AND open"
             );
-            let row = (id.as_str(), millis(now), reason);
-            (DeliveryState::Pending, transaction.run(&sql, row)?)
+            let values = (id.as_str(), millis(now), reason);
+            (DeliveryState::Pending, transaction.run(&sql, values)?)
         }
         Correction::Reopen(row) => {
             let sql = "UPDATE OR IGNORE deliveries
-                       SET state = 'pending', open = 1, covers = coalesce(?2, covers), owner = ?3, until = ?4,
-                           created = ?5, refusals = 0, reopened = ?6, settled = NULL, call = NULL, tried = NULL,
-                           provider_id = NULL
+                       SET state = 'pending', open = 1, covers = coalesce(?2, covers), owner = ?3,
+                           until = ?4, created = ?5, refusals = 0, reopened = ?6, settled = NULL,
+                           call = NULL, tried = NULL, provider_id = NULL
                        WHERE id = ?1 AND state = 'failed' AND NOT open";
-            let watermarks = row.watermarks.as_ref().map(Vec::<CoverRecord>::from_value);
+            let watermarks = row.watermarks.as_ref().map(Vec::<WatermarkRecord>::from_value);
             let values = (
                 row.id.as_str(),
                 watermarks.as_ref().map(to_json).transpose()?,
@@ -322,11 +334,11 @@ fn correct(
             (DeliveryState::Failed, transaction.run(sql, values)?)
         }
     };
-    if corrected == 1 {
+    if changed == 1 {
         return Ok(Corrected::Done);
     }
     Ok(match find(transaction, correction.id().as_str())? {
-        Some(row) if row.state == from && !row.open => Corrected::Busy,
+        Some(row) if row.state == expected_state && !row.open => Corrected::Busy,
         _ => Corrected::OtherState,
     })
 }

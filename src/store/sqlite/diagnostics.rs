@@ -1,4 +1,4 @@
-//! Diagnostics of the file, which has no clock of its own.
+//! Diagnostics of the file. SQLite has no server and therefore no clock of its own.
 
 use std::time::Duration;
 
@@ -20,75 +20,78 @@ impl Diagnostics for Sqlite {
             let text = |sql| transaction.query_row(sql, [], |row| row.get::<_, String>(0));
             let version = text("SELECT sqlite_version()")?;
             let journal = text("PRAGMA journal_mode")?;
+            // Opening the file has already upgraded it.
+            let schema_version = schema::VERSION.unsigned_abs();
             Ok(Condition {
                 engine: Engine::Sqlite { version, journal },
                 time: None,
                 age: Duration::ZERO,
-                // Opening the file has already upgraded it.
-                schema: Ok(Schema { version: super::SCHEMA, known: super::SCHEMA }),
+                schema: Ok(Schema { version: schema_version, known: schema_version }),
                 missing_indexes: Ok(schema::missing_indexes(transaction)?),
             })
         })
         .await
     }
 
-    async fn outstanding(&self, now: DateTime<Utc>, most: u64) -> Result<Outstanding> {
-        self.read(move |transaction| outstanding(transaction, now, most)).await
+    async fn outstanding(&self, now: DateTime<Utc>, limit: u64) -> Result<Outstanding> {
+        self.read(move |transaction| outstanding(transaction, now, limit)).await
     }
 
-    async fn count(&self, what: &[Counted]) -> Result<Vec<u64>> {
-        self.read_each(what, |transaction, what| count(transaction, *what)).await
+    async fn count(&self, counted: &[Counted]) -> Result<Vec<u64>> {
+        self.read_each(counted, |transaction, counted| count(transaction, *counted)).await
     }
 }
 
-fn count(transaction: &Transaction<'_>, what: Counted) -> Result<u64> {
-    let rows = match what {
+fn count(transaction: &Transaction<'_>, counted: Counted) -> Result<u64> {
+    let rows = match counted {
         Counted::Stacks(day) if !has_day(transaction, day)? => return Ok(0),
         Counted::Stacks(day) => day.collection(),
         Counted::Fanouts(state) => format!("fanouts WHERE state = '{state}'"),
         Counted::Batches(BatchState::Open) => "accumulator_batches WHERE open = 1".to_owned(),
-        // A batch that has ended is in its accumulator until it is filed, and in both for a moment.
+        // An ended batch is in its accumulator until it is filed, and in both tables for a moment.
         Counted::Batches(state) => format!(
             "(SELECT id FROM batches WHERE state = '{state}'
-              UNION ALL SELECT batch FROM accumulator_batches WHERE open = 0 AND '{state}' = 'closing')"
+              UNION ALL SELECT batch FROM accumulator_batches
+                        WHERE open = 0 AND '{state}' = 'closing')"
         ),
         Counted::Deliveries(state) => format!("deliveries WHERE state = '{state}'"),
         Counted::Suppressions(reason) => {
             format!("suppressions WHERE reason = '{reason}' AND {NOT_LIFTED}")
         }
     };
+    count_rows(transaction, &rows)
+}
+
+fn count_rows(transaction: &Transaction<'_>, rows: &str) -> Result<u64> {
     let sql = format!("SELECT count(*) FROM {rows}");
     let count: i64 = transaction.query_row(&sql, [], |row| row.get(0))?;
     Ok(count.unsigned_abs())
 }
 
-/// Returns the work still to be done. An index answers each query.
+/// Returns the work still to be done, each count at most `limit`. An index answers each query.
 fn outstanding(
     transaction: &Transaction<'_>,
     now: DateTime<Utc>,
-    most: u64,
+    limit: u64,
 ) -> Result<Outstanding> {
-    let (now, most) = (millis(now), most as i64);
-    let at_most = |of: &str| -> Result<u64> {
-        let sql = format!("SELECT count(*) FROM (SELECT 1 FROM {of} LIMIT {most})");
-        let count: i64 = transaction.query_row(&sql, [], |row| row.get(0))?;
-        Ok(count.unsigned_abs())
+    let count_up_to_limit = |rows: &str| {
+        count_rows(transaction, &format!("(SELECT 1 FROM {rows} LIMIT {})", limit as i64))
     };
-    let pile = |of: &str, since: &str| -> Result<Pile> {
-        let sql = format!("SELECT min({since}) FROM {of}");
+    let pile = |rows: &str, time_column: &str| -> Result<Pile> {
+        let sql = format!("SELECT min({time_column}) FROM {rows}");
         let first: Option<i64> = transaction.query_row(&sql, [], |row| row.get(0))?;
-        Ok(Pile { count: at_most(of)?, since: first.and_then(DateTime::from_timestamp_millis) })
+        let since = first.and_then(DateTime::from_timestamp_millis);
+        Ok(Pile { count: count_up_to_limit(rows)?, since })
     };
-    let rows = |state: DeliveryState| {
-        let of = format!("deliveries WHERE state = '{}'", state.as_str());
-        pile(&of, "created")
+    let deliveries = |state: DeliveryState| {
+        pile(&format!("deliveries WHERE state = '{}'", state.as_str()), "created")
     };
     Ok(Outstanding {
         fanouts: pile("fanouts WHERE state = 'pending'", "at")?,
-        batches_open: at_most("accumulator_batches WHERE open = 1")?,
-        batches_due: pile(&format!("accumulators WHERE due <= {now}"), "due")?,
-        pending: rows(DeliveryState::Pending)?,
-        sending: rows(DeliveryState::Sending)?,
-        unknown: rows(DeliveryState::Unknown)?,
+        batches_open: count_up_to_limit("accumulator_batches WHERE open = 1")?,
+        batches_due: pile(&format!("accumulators WHERE due <= {}", millis(now)), "due")?,
+        pending: deliveries(DeliveryState::Pending)?,
+        sending: deliveries(DeliveryState::Sending)?,
+        unknown: deliveries(DeliveryState::Unknown)?,
     })
 }

@@ -13,7 +13,7 @@ use crate::domain::{Entry, Event, EventType, Id, ObjectId};
 use crate::store::entry::read_entry;
 use crate::store::extjson;
 
-/// An event in our own spelling.
+/// An event as tidings itself writes it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct EventLine<'a> {
@@ -32,12 +32,12 @@ struct ObjectIdLine {
 }
 
 /// Returns the line of an entry.
-pub(super) fn line(entry: &RawDocument) -> String {
+pub(super) fn to_line(entry: &RawDocument) -> String {
     extjson::to_line(entry) + "\n"
 }
 
-/// Returns the lines of a row. Tampering or a damaged disk may have changed the type of the column;
-/// a line that is not UTF-8 still counts as an entry.
+/// Returns the lines of a row. Accepts a column of any type, because tampering or a damaged disk
+/// may have changed it. A line that is not UTF-8 still counts as an entry.
 pub(super) fn lines(value: ValueRef<'_>) -> Cow<'_, str> {
     match value {
         ValueRef::Text(bytes) | ValueRef::Blob(bytes) => String::from_utf8_lossy(bytes),
@@ -46,8 +46,8 @@ pub(super) fn lines(value: ValueRef<'_>) -> Cow<'_, str> {
 }
 
 /// Reads the entries of these lines.
-pub(super) fn read(lines: &str) -> Vec<Entry> {
-    // Our lines take about 75 bytes.
+pub(super) fn read_lines(lines: &str) -> Vec<Entry> {
+    // The line of an event takes about 75 bytes.
     let mut entries = Vec::with_capacity(1 + lines.len() / 75);
     entries.extend(lines.lines().map(read_line));
     entries
@@ -55,10 +55,10 @@ pub(super) fn read(lines: &str) -> Vec<Entry> {
 
 /// Reads one line.
 pub(super) fn read_line(line: &str) -> Entry {
-    // Serde would also read lists of field values.
+    // Serde would also read an array of field values.
     if line.starts_with('{')
         && let Ok(EventLine { t, o, i }) = serde_json::from_str(line)
-        && (i.is_none() || our_id(line).is_some())
+        && (i.is_none() || trailing_id(line).is_some())
     {
         return Entry::Event(Event {
             t: EventType::stored(t),
@@ -67,13 +67,12 @@ pub(super) fn read_line(line: &str) -> Entry {
         });
     }
     let document = extjson::from_line(line).ok();
-    let entry = document.and_then(|document| read_entry(&document).ok());
-    entry.unwrap_or(Entry::Other)
+    document.and_then(|document| read_entry(&document).ok()).unwrap_or(Entry::Other)
 }
 
-/// Returns the `i` of an event in our own spelling, without parsing the rest. If the result is
-/// `None`, the line has to be parsed.
-pub(super) fn our_id(line: &str) -> Option<Id> {
+/// Returns the `i` at the end of an event as tidings itself writes it, without parsing the rest. If
+/// the result is `None`, the line has to be parsed.
+pub(super) fn trailing_id(line: &str) -> Option<Id> {
     const ID: &str = "\"i\":{\"$oid\":\"";
     let end = line.strip_suffix("\"}}")?;
     let (start, hex) = end.split_at_checked(end.len().checked_sub(24)?)?;

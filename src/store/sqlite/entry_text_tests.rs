@@ -11,11 +11,11 @@ fn event(t: &str, o: &str, i: Option<Id>) -> Event {
 }
 
 fn event_line(event: &Event) -> String {
-    line(&event_document(event))
+    to_line(&event_document(event))
 }
 
 fn marker_line(id: Id, n: u32) -> String {
-    line(&flushed_document(id, n))
+    to_line(&flushed_document(id, n))
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn a_count_beyond_signed_32_bits_is_written_as_a_long() {
     assert!(marker_line(id, u32::MAX).ends_with("\"n\":{\"$numberLong\":\"4294967295\"}}\n"));
     for n in [0, 7, u32::MAX] {
         assert_eq!(
-            read(&marker_line(id, n)),
+            read_lines(&marker_line(id, n)),
             [Entry::Marker(DigestMarker { id: Some(id), n: Some(n) })]
         );
     }
@@ -71,7 +71,7 @@ proptest::proptest! {
         let event = event(&t, &o, bytes.map(Id::from_bytes));
         let lines = event_line(&event);
         proptest::prop_assert_eq!(lines.matches('\n').count(), 1);
-        proptest::prop_assert_eq!(our_id(lines.trim_end_matches('\n')), event.i);
-        proptest::prop_assert_eq!(read(&lines), [Entry::Event(event)]);
+        proptest::prop_assert_eq!(trailing_id(lines.trim_end_matches('\n')), event.i);
+        proptest::prop_assert_eq!(read_lines(&lines), [Entry::Event(event)]);
     }
 }

@@ -10,7 +10,7 @@ use rusqlite::{Row, Transaction, params};
 use serde_json::json;
 
 use super::Sqlite;
-use super::rows::{Fields, RowTable, Statements as _, json, millis, readable};
+use super::rows::{Fields, RowTable, Statements as _, millis, read_json_column, skip_unreadable};
 use crate::domain::coordination::LONGEST_LEASE;
 use crate::domain::{Audience, Details, Event, FanOutProgress, Fanout, Id, Lease, UserId};
 use crate::store::record::fanout::{DetailsRecord, FanoutRecord};
@@ -42,12 +42,12 @@ impl Journal for Sqlite {
         &self,
         lease: &Lease,
         now: DateTime<Utc>,
-        most: AtMost,
+        limits: AtMost,
     ) -> Result<Claimed> {
         let lease = lease.clone();
         self.write(move |transaction| {
             let mut claimed = Claimed::default();
-            for id in free_fanouts(transaction, now, most)? {
+            for id in claimable_ids(transaction, now, limits)? {
                 let sql = "UPDATE fanouts SET owner = ?2, until = ?3 WHERE id = ?1";
                 transaction.run(sql, (&id, &lease.owner, millis(lease.until)))?;
                 let reason = match find(transaction, "id", &id) {
@@ -76,10 +76,8 @@ impl Journal for Sqlite {
             let sql = "UPDATE fanouts SET state = ?3, cursor = coalesce(?4, cursor),
                            people = ?5, pushed = ?6, capped = ?7, owner = ?8, until = ?9
                        WHERE id = ?1 AND owner = ?2";
-            let (state, held) = match progress.done {
-                true => ("done", None),
-                false => ("pending", Some(&lease)),
-            };
+            let (state, kept_lease) =
+                if progress.done { ("done", None) } else { ("pending", Some(&lease)) };
             let saved = transaction.run(
                 sql,
                 params![
@@ -90,8 +88,8 @@ impl Journal for Sqlite {
                     progress.counts.people as i64,
                     progress.counts.pushed as i64,
                     progress.counts.capped as i64,
-                    held.map(|lease| &lease.owner),
-                    held.map(|lease| millis(lease.until)),
+                    kept_lease.map(|lease| &lease.owner),
+                    kept_lease.map(|lease| millis(lease.until)),
                 ],
             )?;
             Ok(saved == 1)
@@ -105,9 +103,8 @@ impl Journal for Sqlite {
 
     async fn details(&self, ids: &[Id]) -> Result<Vec<Option<Details>>> {
         self.read_each(ids, |transaction, id| {
-            let named = [id.to_string()];
-            let found = DETAILS.find::<DetailsRecord>(transaction, "fanout = ?1", named);
-            readable(found.map(|mut found| found.pop()))
+            let id = [id.to_string()];
+            skip_unreadable(DETAILS.find_one::<DetailsRecord>(transaction, "fanout = ?1", id))
         })
         .await
     }
@@ -117,66 +114,66 @@ impl Journal for Sqlite {
             let sql = "SELECT fanouts.*, coalesce(objects, '[]') AS objects, NULL AS details
                        FROM fanouts LEFT JOIN audiences ON fanout = id ORDER BY id DESC LIMIT ?1";
             let mut statement = transaction.prepare_cached(sql)?;
-            let (mut rows, mut found) = (statement.query([limit as i64])?, Vec::new());
+            let (mut rows, mut events) = (statement.query([limit as i64])?, Vec::new());
             while let Some(row) = rows.next()? {
-                let fanout = readable(read_without_audience(row).map(Some))?;
-                found.extend(fanout.map(|fanout| fanout.events().collect::<Vec<_>>()));
+                let fanout = skip_unreadable(read_without_audience(row).map(Some))?;
+                events.extend(fanout.map(|fanout| fanout.events().collect::<Vec<_>>()));
             }
-            Ok(found)
+            Ok(events)
         })
         .await
     }
 
     async fn pending(&self, limit: usize) -> Result<PendingFanouts> {
-        let limit = limit as i64;
-        let found = self.read(move |transaction| {
-            let sql = "SELECT day, min(id) FROM (SELECT day, id FROM fanouts
-                           WHERE state = 'pending' ORDER BY at, id LIMIT ?1) GROUP BY day";
-            // An unreadable day or id must not hide the others. It becomes an empty text.
-            transaction.all(sql, [limit], |row| {
-                Ok((row.get(0).unwrap_or_default(), row.get(1).unwrap_or_default()))
+        let oldest_of_days: Vec<(String, String)> = self
+            .read(move |transaction| {
+                let sql = "SELECT day, min(id) FROM (SELECT day, id FROM fanouts
+                               WHERE state = 'pending' ORDER BY at, id LIMIT ?1) GROUP BY day";
+                // An unreadable day or id must not hide the others. It becomes an empty text.
+                transaction.query_all(sql, [limit as i64], |row| {
+                    Ok((row.get(0).unwrap_or_default(), row.get(1).unwrap_or_default()))
+                })
             })
-        });
-        let found: Vec<(String, String)> = found.await?;
+            .await?;
         let mut pending = PendingFanouts::default();
-        for (day, id) in found {
-            pending.add(&day, id.parse::<Id>().ok().map(Id::time));
+        for (day, oldest) in oldest_of_days {
+            pending.add(&day, oldest.parse::<Id>().ok().map(Id::time));
         }
         Ok(pending)
     }
 }
 
 fn accept(transaction: &Transaction<'_>, fanout: &Fanout) -> Result<Acceptance> {
-    if !FANOUTS.add(transaction, &FanoutRecord::from_value(fanout))? {
-        let what = || format!("audience of fan-out {}", fanout.key);
-        let known = find(transaction, "key", &fanout.key)?;
-        let known = known.ok_or_else(|| Error::corrupt(what(), "it is missing"))?;
-        return Ok(Acceptance::Known(Box::new(known)));
+    if FANOUTS.insert_new(transaction, &FanoutRecord::from_value(fanout))? {
+        insert_parts(transaction, fanout)?;
+        return Ok(Acceptance::New);
     }
-    write_apart(transaction, fanout)?;
-    Ok(Acceptance::New)
+    match find(transaction, "key", &fanout.key)? {
+        Some(stored) => Ok(Acceptance::Known(Box::new(stored))),
+        None => Err(Error::corrupt(format!("audience of fan-out {}", fanout.key), "it is missing")),
+    }
 }
 
 /// Replaces the fan-out with this id.
-pub(super) fn write(transaction: &Transaction<'_>, fanout: &Fanout) -> Result<()> {
+pub(super) fn replace_fanout(transaction: &Transaction<'_>, fanout: &Fanout) -> Result<()> {
     FANOUTS.replace(transaction, &FanoutRecord::from_value(fanout))?;
     let id = fanout.id.to_string();
     for sql in ["DELETE FROM audiences WHERE fanout = ?1", "DELETE FROM details WHERE fanout = ?1"]
     {
         transaction.run(sql, [&id])?;
     }
-    write_apart(transaction, fanout)
+    insert_parts(transaction, fanout)
 }
 
-/// Writes the audience and details of a fan-out.
-fn write_apart(transaction: &Transaction<'_>, fanout: &Fanout) -> Result<()> {
+/// Inserts the audience and details of a fan-out.
+fn insert_parts(transaction: &Transaction<'_>, fanout: &Fanout) -> Result<()> {
     let sql = "INSERT INTO audiences (fanout, objects, audience) VALUES (?1, ?2, ?3)";
     let (objects, audience) = (to_json(&fanout.objects)?, to_json(&fanout.audience)?);
     transaction.run(sql, (fanout.id.to_string(), objects, audience))?;
     if let Some(details) = &fanout.details {
         let sql = "INSERT INTO details (fanout, details) VALUES (?1, ?2)";
-        let details = to_json(&DetailsRecord::from_value(details))?;
-        transaction.run(sql, (fanout.id.to_string(), details))?;
+        let json = to_json(&DetailsRecord::from_value(details))?;
+        transaction.run(sql, (fanout.id.to_string(), json))?;
     }
     Ok(())
 }
@@ -188,29 +185,31 @@ pub(super) fn forget_actor(transaction: &Transaction<'_>, user: &str) -> Result<
     transaction.run(sql, [user]).map(drop)
 }
 
-/// Maximum length of the JSON of a small audience, for ids of any length.
-const SMALL_BYTES: i64 = 64 << 10;
+/// Maximum length of the JSON of a small audience, with ids of any length.
+const MAX_SMALL_AUDIENCE_BYTES: i64 = 64 << 10;
 
-/// Selects the oldest claimable fan-outs, followed by small ones up to the first that is not small.
-fn free_fanouts(
+/// Returns the ids of the oldest claimable fan-outs, then those of small ones. The first large one
+/// after `limits.any` ends the list.
+fn claimable_ids(
     transaction: &Transaction<'_>,
     now: DateTime<Utc>,
-    most: AtMost,
+    limits: AtMost,
 ) -> Result<Vec<String>> {
     let sql = "SELECT id, CASE WHEN octet_length(audience) <= ?4 THEN audience END
          FROM fanouts LEFT JOIN audiences ON fanout = id
          WHERE state = 'pending' AND (until IS NULL OR until <= ?1 OR until > ?2)
          ORDER BY at, id LIMIT ?3";
-    let (at, ahead) = (millis(now), millis(now + LONGEST_LEASE));
-    let limit = (most.any + most.small) as i64;
-    let mut free = transaction.prepare_cached(sql)?;
-    let mut free = free.query((at, ahead, limit, SMALL_BYTES))?;
+    let last_lease_end = millis(now + LONGEST_LEASE);
+    let limit = (limits.any + limits.small) as i64;
+    let mut statement = transaction.prepare_cached(sql)?;
+    let mut rows =
+        statement.query((millis(now), last_lease_end, limit, MAX_SMALL_AUDIENCE_BYTES))?;
     let mut ids = Vec::new();
-    while let Some(row) = free.next()? {
-        if ids.len() >= most.any {
-            let audience: Option<String> = row.get(1)?;
+    while let Some(row) = rows.next()? {
+        if ids.len() >= limits.any {
+            let json: Option<String> = row.get(1)?;
             // An unreadable audience is reported when its fan-out is among the oldest.
-            let audience = audience.and_then(|json| serde_json::from_str::<Audience>(&json).ok());
+            let audience = json.and_then(|json| serde_json::from_str::<Audience>(&json).ok());
             if !audience.is_some_and(|audience| audience.is_small()) {
                 break;
             }
@@ -220,27 +219,27 @@ fn free_fanouts(
     Ok(ids)
 }
 
-/// Returns the fan-out with this text in a unique column.
+/// Returns the fan-out with this text in a unique column. Returns `None` if it has no audience.
 fn find(transaction: &Transaction<'_>, column: &str, text: &str) -> Result<Option<Fanout>> {
     let sql = format!("SELECT * FROM {WITH_PARTS} WHERE {column} = ?1 AND audience IS NOT NULL");
     let mut statement = transaction.prepare_cached(&sql)?;
     let mut rows = statement.query([text])?;
-    rows.next()?.map(read).transpose()
+    rows.next()?.map(read_fanout).transpose()
 }
 
-pub(super) fn read(row: &Row<'_>) -> Result<Fanout> {
-    let audience: Audience = json(row, "audience", "fan-out")?;
+pub(super) fn read_fanout(row: &Row<'_>) -> Result<Fanout> {
+    let audience: Audience = read_json_column(row, "audience", "fan-out")?;
     let fanout = read_without_audience(row)?;
     Ok(Fanout { audience, ..fanout })
 }
 
 fn read_without_audience(row: &Row<'_>) -> Result<Fanout> {
-    let mut apart = Fields::new();
-    apart.insert("objects".to_owned(), json(row, "objects", "fan-out")?);
-    // With parts, the record needs no users, which may be many.
-    apart.insert("audience".to_owned(), json!({"parts": 0}));
+    let mut parts = Fields::new();
+    parts.insert("objects".to_owned(), read_json_column(row, "objects", "fan-out")?);
+    // The record requires an audience. Parsing the stored one costs more: it may name many users.
+    parts.insert("audience".to_owned(), json!({"parts": 0}));
     if row.get_ref("details")? != ValueRef::Null {
-        apart.insert("details".to_owned(), json(row, "details", "fan-out")?);
+        parts.insert("details".to_owned(), read_json_column(row, "details", "fan-out")?);
     }
-    FANOUTS.read::<FanoutRecord>(row, apart)
+    FANOUTS.read::<FanoutRecord>(row, parts)
 }

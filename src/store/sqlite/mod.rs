@@ -23,6 +23,3 @@ mod transfer;
 mod users;
 
 pub use connections::Sqlite;
-
-/// The schema version that files are upgraded to.
-pub const SCHEMA: u32 = schema::VERSION.unsigned_abs();

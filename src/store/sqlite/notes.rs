@@ -1,9 +1,7 @@
-//! Notes and named leases: one row for each name. Change notices: rows that other processes poll
-//! for.
+//! Notes and named leases, one row for each name. Change notices, which other processes poll for.
 //!
 //! A notice is written in the transaction that makes the change, so a reader of the notice also
-//! sees the change. Polling costs less than a wake-up between processes, so it runs ten times a
-//! second.
+//! sees the change. Polling costs less than waking other processes, so it runs ten times a second.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,7 +14,7 @@ use rusqlite::types::Value;
 use rusqlite::{Transaction, params_from_iter};
 
 use super::Sqlite;
-use super::rows::{Statements as _, list, millis};
+use super::rows::{Statements as _, json_list, millis};
 use crate::domain::coordination::furthest_lease_of;
 use crate::domain::{ChangeNotice, Lease};
 use crate::store::{ChangeNotices, NoteFilter, Notes, Release, Result};
@@ -27,19 +25,18 @@ impl Notes for Sqlite {
         let sql = "INSERT INTO leases (name, owner, until) VALUES (?1, ?2, ?3)
                    ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, until = excluded.until
                    WHERE owner = excluded.owner OR until <= ?4 OR until > ?5";
-        let row = (
+        let values = (
             name.to_owned(),
             lease.owner.clone(),
             millis(lease.until),
             millis(now),
             millis(furthest_lease_of(name, now)),
         );
-        let lease = move |transaction: &Transaction<'_>| transaction.run(sql, row);
-        Ok(self.write(lease).await? == 1)
+        Ok(self.write(move |transaction| transaction.run(sql, values)).await? == 1)
     }
 
-    async fn release(&self, which: &Release<'_>) -> Result<()> {
-        let (sql, values): (_, Vec<Value>) = match *which {
+    async fn release(&self, release: &Release<'_>) -> Result<()> {
+        let (sql, values): (_, Vec<Value>) = match *release {
             Release::Lease { name, owner } => (
                 "DELETE FROM leases WHERE name = ?1 AND owner = ?2",
                 vec![name.to_owned().into(), owner.to_owned().into()],
@@ -62,10 +59,10 @@ impl Notes for Sqlite {
             .await
     }
 
-    async fn notes(&self, which: NoteFilter<'_>) -> Result<Vec<(String, String)>> {
-        let (condition, values) = match which {
+    async fn notes(&self, filter: NoteFilter<'_>) -> Result<Vec<(String, String)>> {
+        let (condition, values) = match filter {
             NoteFilter::Named(names) => {
-                let names = list(names.iter().copied());
+                let names = json_list(names.iter().copied());
                 ("name IN (SELECT value FROM json_each(?1))", vec![names])
             }
             NoteFilter::Prefix(prefix) => (
@@ -75,18 +72,24 @@ impl Notes for Sqlite {
         };
         self.read(move |transaction| {
             let sql = format!("SELECT name, text FROM notes WHERE {condition} ORDER BY name");
-            transaction.all(&sql, params_from_iter(values), |row| Ok((row.get(0)?, row.get(1)?)))
+            transaction
+                .query_all(&sql, params_from_iter(values), |row| Ok((row.get(0)?, row.get(1)?)))
         })
         .await
     }
 
-    async fn swap_note(&self, name: &str, read: Option<&str>, text: Option<&str>) -> Result<bool> {
-        let text_of = |text: Option<&str>| text.map(str::to_owned);
-        let (name, read, text) = (name.to_owned(), text_of(read), text_of(text));
+    async fn swap_note(
+        &self,
+        name: &str,
+        expected: Option<&str>,
+        text: Option<&str>,
+    ) -> Result<bool> {
+        let (name, text) = (name.to_owned(), text.map(str::to_owned));
+        let expected = expected.map(str::to_owned);
         self.write(move |transaction| {
             let sql = "SELECT text FROM notes WHERE name = ?1";
-            let current: Option<String> = transaction.first(sql, [&name], |row| row.get(0))?;
-            if current != read {
+            let stored: Option<String> = transaction.query_first(sql, [&name], |row| row.get(0))?;
+            if stored != expected {
                 return Ok(false);
             }
             let changed = match text {
@@ -101,29 +104,29 @@ impl Notes for Sqlite {
 }
 
 /// Number of notices to keep. The oldest are removed.
-const KEPT: i64 = 1_000;
+const MAX_NOTICES: i64 = 1_000;
 /// Pause between two polls.
-const PAUSE: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 #[async_trait]
 impl ChangeNotices for Sqlite {
     async fn change_notices(&self) -> Result<BoxStream<'static, Result<ChangeNotice>>> {
-        let newest = self.read(|transaction| {
-            let sql = "SELECT coalesce(max(id), 0) FROM change_notices";
-            Ok(transaction.query_row(sql, [], |row| row.get(0))?)
-        });
-        let (store, newest): (Sqlite, i64) = (self.clone(), newest.await?);
-        // The id of the last notice that was read, and the notices to pass on.
-        let next = move |(mut last, mut received): (i64, VecDeque<ChangeNotice>)| {
+        let sql = "SELECT coalesce(max(id), 0) FROM change_notices";
+        let newest: i64 = self
+            .read(move |transaction| Ok(transaction.query_row(sql, [], |row| row.get(0))?))
+            .await?;
+        let store = self.clone();
+        // The state is the id of the last notice that was read, and the notices not yet returned.
+        let next = move |(mut last, mut notices): (i64, VecDeque<ChangeNotice>)| {
             let store = store.clone();
             async move {
-                while received.is_empty() {
-                    tokio::time::sleep(PAUSE).await;
-                    let read = store.read(move |transaction| since(transaction, last));
-                    (last, received) = read.await?;
+                while notices.is_empty() {
+                    tokio::time::sleep(POLL_INTERVAL).await;
+                    let newer = store.read(move |transaction| notices_after(transaction, last));
+                    (last, notices) = newer.await?;
                 }
-                let notice = received.pop_front();
-                Ok(notice.map(|notice| (notice, (last, received))))
+                let notice = notices.pop_front();
+                Ok(notice.map(|notice| (notice, (last, notices))))
             }
         };
         let start = (newest, VecDeque::from([ChangeNotice::All]));
@@ -131,21 +134,24 @@ impl ChangeNotices for Sqlite {
     }
 }
 
-/// Returns the notices after `last` in order, and the id of the newest.
-fn since(transaction: &Transaction<'_>, last: i64) -> Result<(i64, VecDeque<ChangeNotice>)> {
+/// Returns the id of the newest notice, and the notices after `last` in order.
+fn notices_after(
+    transaction: &Transaction<'_>,
+    last: i64,
+) -> Result<(i64, VecDeque<ChangeNotice>)> {
     let sql = "SELECT id, about, keys FROM change_notices WHERE id > ?1 ORDER BY id";
     let mut statement = transaction.prepare_cached(sql)?;
-    let (mut rows, mut received, mut newest) = (statement.query([last])?, VecDeque::new(), last);
+    let (mut rows, mut notices, mut newest) = (statement.query([last])?, VecDeque::new(), last);
     while let Some(row) = rows.next()? {
         let (id, about, keys): (i64, String, Vec<u8>) = (row.get(0)?, row.get(1)?, row.get(2)?);
         if newest == last && id > last + 1 {
             // The notices in between have already been removed.
-            received.push_back(ChangeNotice::All);
+            notices.push_back(ChangeNotice::All);
         }
         newest = id;
-        received.push_back(ChangeNotice::stored(&about, &keys));
+        notices.push_back(ChangeNotice::stored(&about, &keys));
     }
-    Ok((newest, received))
+    Ok((newest, notices))
 }
 
 /// Adds a notice, which subscribers see once the transaction commits.
@@ -153,6 +159,6 @@ pub(super) fn notify(transaction: &Transaction<'_>, notice: &ChangeNotice) -> Re
     let (about, keys) = notice.kept();
     let sql = "INSERT INTO change_notices (about, keys) VALUES (?1, ?2)";
     transaction.run(sql, (about, keys))?;
-    let oldest = transaction.last_insert_rowid() - KEPT;
+    let oldest = transaction.last_insert_rowid() - MAX_NOTICES;
     transaction.run("DELETE FROM change_notices WHERE id <= ?1", [oldest]).map(drop)
 }

@@ -1,12 +1,12 @@
-//! Objects and retractions: one row each. Mapped models are in the application's MongoDB
-//! and exist only there. The time of a retraction only grows, under any race.
+//! Objects and retractions: one row each. Mapped models are in the application's MongoDB and exist
+//! only there. Concurrent writes never move a retraction back in time.
 
 use async_trait::async_trait;
 use rusqlite::{Row, Transaction};
 
 use super::Sqlite;
 use super::notes::notify;
-use super::rows::{Fields, RowTable, Statements as _, fields, json};
+use super::rows::{Fields, RowTable, Statements as _, read_json_column, to_fields};
 use crate::domain::{ChangeNotice, Event, Id, Json, Object, ObjectKey, Retraction};
 use crate::store::record::small::ObjectRecord;
 use crate::store::record::values::As;
@@ -28,8 +28,8 @@ impl Objects for Sqlite {
             for object in &objects {
                 put_object(transaction, object)?;
             }
-            let names = objects.iter().map(|object| object.key.as_str());
-            notify(transaction, &ChangeNotice::objects(names))
+            let keys = objects.iter().map(|object| object.key.as_str());
+            notify(transaction, &ChangeNotice::objects(keys))
         })
         .await
     }
@@ -37,32 +37,30 @@ impl Objects for Sqlite {
     async fn objects(&self, keys: &[ObjectKey]) -> Result<Vec<Option<Object>>> {
         self.read_each(keys, |transaction, key| {
             match find_object(transaction, key) {
-                // One unreadable record must not block the emails of all users, so it counts as not
+                // One unreadable record must not block the emails of all users. It counts as not
                 // notifiable.
                 Err(error) if !error.is_outage() => {
-                    tracing::warn!(%error, "an object cannot be read, and does not apply");
-                    let mut object = Object::bare(key.clone());
-                    object.notifiable = false;
-                    Ok(Some(object))
+                    tracing::warn!(%error, "an object cannot be read, and counts as not notifiable");
+                    Ok(Some(Object { notifiable: false, ..Object::bare(key.clone()) }))
                 }
-                found => found,
+                result => result,
             }
         })
         .await
     }
 
-    async fn retract(&self, retractions: &[Retraction], about: &ChangeNotice) -> Result<()> {
+    async fn retract(&self, retractions: &[Retraction], notice: &ChangeNotice) -> Result<()> {
         if retractions.is_empty() {
             return Ok(());
         }
-        let (retractions, about) = (retractions.to_vec(), about.clone());
+        let (retractions, notice) = (retractions.to_vec(), notice.clone());
         self.write(move |transaction| {
             for Retraction { t, o, at } in &retractions {
                 let sql = "INSERT INTO retractions (type, object, at) VALUES (?1, ?2, ?3)
                            ON CONFLICT DO UPDATE SET at = excluded.at WHERE at < excluded.at";
                 transaction.run(sql, (t.as_str(), o.as_str(), at.to_string()))?;
             }
-            notify(transaction, &about)
+            notify(transaction, &notice)
         })
         .await
     }
@@ -70,10 +68,10 @@ impl Objects for Sqlite {
     async fn retractions(&self, events: &[Event]) -> Result<Vec<Option<Id>>> {
         self.read_each(events, |transaction, Event { t, o, .. }| {
             let sql = "SELECT at FROM retractions WHERE type = ?1 AND object = ?2";
-            let at = transaction.first(sql, (t.as_str(), o.as_str()), |row| row.get(0))?;
+            let at = transaction.query_first(sql, (t.as_str(), o.as_str()), |row| row.get(0))?;
             Ok(at.map(|at: String| {
                 at.parse().unwrap_or_else(|_| {
-                    tracing::warn!(%t, %o, "a retraction cannot be read, and reaches everything");
+                    tracing::warn!(%t, %o, "a retraction cannot be read, and applies to all events");
                     Id::LAST
                 })
             }))
@@ -83,9 +81,9 @@ impl Objects for Sqlite {
 }
 
 pub(super) fn put_object(transaction: &Transaction<'_>, object: &Object) -> Result<()> {
-    let mut fields =
-        fields(&ObjectRecord::from_value(&Object { data: Json::default(), ..object.clone() }))?;
-    // The text of the JSON keeps the order of its fields.
+    let without_data = Object { data: Json::default(), ..object.clone() };
+    let mut fields = to_fields(&ObjectRecord::from_value(&without_data))?;
+    // As text, the JSON keeps the order of its fields.
     if !object.data.is_null() {
         fields.insert("data".to_owned(), object.data.text().into());
     }
@@ -100,9 +98,8 @@ fn find_object(transaction: &Transaction<'_>, key: &ObjectKey) -> Result<Option<
 
 pub(super) fn read_object(row: &Row<'_>) -> Result<Object> {
     let object = OBJECTS.read::<ObjectRecord>(row, Fields::new())?;
-    let data = match object.data.is_null() {
-        true => Json::default(),
-        false => json(row, "data", "object")?,
-    };
-    Ok(Object { data, ..object })
+    if object.data.is_null() {
+        return Ok(object);
+    }
+    Ok(Object { data: read_json_column(row, "data", "object")?, ..object })
 }

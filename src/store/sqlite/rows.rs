@@ -1,20 +1,20 @@
 //! Maps rows to records and back, and runs cached statements.
 //!
 //! A column has the name of its field, or gives the path of the field after `=`. `:json` marks JSON
-//! text, `:flag` a number that is a boolean, and `:rest` the JSON of all other fields. Missing
+//! text, `:flag` a boolean stored as a number, and `:rest` the JSON of all other fields. Missing
 //! fields are `NULL`. If a column has no field in the record, the caller sets it. Start with
 //! [`RowTable`].
 
 use chrono::{DateTime, Utc};
 use rusqlite::Error::{FromSqlConversionFailure, InvalidColumnType, Utf8Error};
-use rusqlite::types::{Value as Sql, ValueRef};
+use rusqlite::types::{Value as SqlValue, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Params, Row, Transaction, params_from_iter};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use crate::store::record::user::StoredFields;
-use crate::store::record::{Record, read_json, shown_text};
+use crate::store::record::{Record, format_text_id, read_json};
 use crate::store::{Error, Result};
 
 /// A table whose rows are records.
@@ -36,7 +36,7 @@ enum ColumnForm {
     Plain,
     Json,
     Flag,
-    /// JSON of all fields without a column. Such a column is the last one.
+    /// JSON of all fields without a column. A table's last column may have this form.
     Rest,
 }
 
@@ -73,7 +73,7 @@ impl RowTable {
     }
 
     /// Inserts a row, unless it conflicts with an existing one. Returns whether it was inserted.
-    pub(super) fn add(
+    pub(super) fn insert_new(
         &self,
         transaction: &Transaction<'_>,
         record: &impl Serialize,
@@ -85,36 +85,33 @@ impl RowTable {
     fn insert(
         &self,
         transaction: &Transaction<'_>,
-        verb: &str,
+        command: &str,
         record: &impl Serialize,
         on_conflict: &str,
     ) -> Result<usize> {
-        let mut fields = fields(record)?;
-        let columns = self.columns();
-        let columns = columns.map(|column| (column.name, column.take(&mut fields)));
-        let (names, values): (Vec<&str>, Vec<Sql>) = columns.unzip();
+        let mut fields = to_fields(record)?;
+        let (names, values): (Vec<&str>, Vec<SqlValue>) =
+            (self.columns()).map(|column| (column.name, column.take_value(&mut fields))).unzip();
         let (table, names) = (self.name, names.join(", "));
-        let marks = vec!["?"; values.len()].join(", ");
-        let sql = format!("{verb} INTO {table} ({names}) VALUES ({marks}) {on_conflict}");
-        let mut insert = transaction.prepare_cached(&sql)?;
-        Ok(insert.execute(params_from_iter(values))?)
+        let placeholders = vec!["?"; values.len()].join(", ");
+        let sql = format!("{command} INTO {table} ({names}) VALUES ({placeholders}) {on_conflict}");
+        transaction.run(&sql, params_from_iter(values))
     }
 
-    /// Reads the fields of a row, besides these.
-    pub(super) fn fields(&self, row: &Row<'_>, mut fields: Fields) -> Result<StoredFields> {
+    /// Adds the fields of a row to these fields.
+    pub(super) fn read_fields(&self, row: &Row<'_>, mut fields: Fields) -> Result<StoredFields> {
         let mut broken = Vec::new();
         for column in self.columns() {
-            let value = column.value(row.get_ref(column.name)?);
+            let Some(value) = column.read_value(row.get_ref(column.name)?) else {
+                continue;
+            };
             match (value, column.path.split_once('.')) {
-                (None, _) => {}
-                (Some(Value::Object(rest)), _) if column.form == ColumnForm::Rest => {
-                    fields.extend(rest)
+                (Value::Object(rest), _) if column.form == ColumnForm::Rest => fields.extend(rest),
+                _ if column.form == ColumnForm::Rest => {
+                    broken.push((column.name.to_owned(), "it is not a JSON object".to_owned()));
                 }
-                (Some(_), _) if column.form == ColumnForm::Rest => {
-                    broken.push((column.name.to_owned(), "it is no JSON object".to_owned()));
-                }
-                (Some(value), None) => drop(fields.insert(column.path.to_owned(), value)),
-                (Some(value), Some((outer, inner))) => {
+                (value, None) => drop(fields.insert(column.path.to_owned(), value)),
+                (value, Some((outer, inner))) => {
                     fields.entry(outer).or_insert_with(|| json!({}))[inner] = value;
                 }
             }
@@ -125,8 +122,8 @@ impl RowTable {
     /// Reads the record of a row. `rest` holds the fields that are not in columns.
     pub(super) fn read<R: Record>(&self, row: &Row<'_>, rest: Fields) -> Result<R::Value> {
         let id: String = row.get(0).unwrap_or_default();
-        let what = || format!("{} {}", R::WHAT, shown_text(&id));
-        let StoredFields { fields, broken, .. } = self.fields(row, rest)?;
+        let what = || format!("{} {}", R::WHAT, format_text_id(&id));
+        let StoredFields { fields, broken, .. } = self.read_fields(row, rest)?;
         match broken.first() {
             Some((field, why)) => Err(Error::corrupt(format!("{field} of {}", what()), why)),
             None => read_json::<R>(fields, what),
@@ -142,16 +139,26 @@ impl RowTable {
     ) -> Result<Vec<R::Value>> {
         let sql = format!("SELECT * FROM {} WHERE {condition}", self.name);
         let mut statement = transaction.prepare_cached(&sql)?;
-        let (mut rows, mut found) = (statement.query(values)?, Vec::new());
+        let (mut rows, mut records) = (statement.query(values)?, Vec::new());
         while let Some(row) = rows.next()? {
-            found.push(self.read::<R>(row, Fields::new())?);
+            records.push(self.read::<R>(row, Fields::new())?);
         }
-        Ok(found)
+        Ok(records)
+    }
+
+    /// Returns the record that matches a condition on a unique key.
+    pub(super) fn find_one<R: Record>(
+        &self,
+        transaction: &Transaction<'_>,
+        condition: &str,
+        values: impl Params,
+    ) -> Result<Option<R::Value>> {
+        Ok(self.find::<R>(transaction, condition, values)?.pop())
     }
 }
 
 /// Serializes a record to fields.
-pub(super) fn fields(record: &impl Serialize) -> Result<Fields> {
+pub(super) fn to_fields(record: &impl Serialize) -> Result<Fields> {
     let error = |cause| Error::database("writing a row", cause);
     match serde_json::to_value(record).map_err(error)? {
         Value::Object(fields) => Ok(fields),
@@ -161,10 +168,10 @@ pub(super) fn fields(record: &impl Serialize) -> Result<Fields> {
 
 impl RowColumn {
     /// Removes the column's value from the fields of a record.
-    fn take(&self, fields: &mut Fields) -> Sql {
+    fn take_value(&self, fields: &mut Fields) -> SqlValue {
         let value = match self.path.split_once('.') {
             _ if self.form == ColumnForm::Rest => {
-                // Objects whose parts have columns are empty by now.
+                // Objects are empty if all their parts have columns.
                 fields.retain(|_, value| *value != json!({}));
                 (!fields.is_empty()).then(|| std::mem::take(fields).into())
             }
@@ -175,21 +182,21 @@ impl RowColumn {
             None => fields.remove(self.path),
         };
         match value {
-            None | Some(Value::Null) => Sql::Null,
-            Some(value) if self.form == ColumnForm::Json => Sql::Text(value.to_string()),
-            Some(Value::Bool(yes)) => Sql::Integer(yes.into()),
-            Some(Value::String(text)) => Sql::Text(text),
+            None | Some(Value::Null) => SqlValue::Null,
+            Some(value) if self.form == ColumnForm::Json => SqlValue::Text(value.to_string()),
+            Some(Value::Bool(flag)) => SqlValue::Integer(flag.into()),
+            Some(Value::String(text)) => SqlValue::Text(text),
             Some(Value::Number(number)) => match number.as_i64() {
-                Some(number) => Sql::Integer(number),
-                None => number.as_f64().map_or(Sql::Null, Sql::Real),
+                Some(number) => SqlValue::Integer(number),
+                None => number.as_f64().map_or(SqlValue::Null, SqlValue::Real),
             },
-            Some(other) => Sql::Text(other.to_string()),
+            Some(other) => SqlValue::Text(other.to_string()),
         }
     }
 
-    /// Converts a column to a field. What is not JSON or not UTF-8 becomes text or a list of bytes,
-    /// which no field of such a column accepts.
-    fn value(&self, value: ValueRef<'_>) -> Option<Value> {
+    /// Converts a column to a field. Invalid JSON becomes text, and text that is not UTF-8 becomes
+    /// a list of bytes. No field of such a column accepts these.
+    fn read_value(&self, value: ValueRef<'_>) -> Option<Value> {
         let text = |bytes: &[u8]| match std::str::from_utf8(bytes) {
             Ok(text) => text.into(),
             Err(_) => json!(bytes),
@@ -218,7 +225,7 @@ pub(super) trait Statements {
     }
 
     /// Returns all rows of a query.
-    fn all<T>(
+    fn query_all<T>(
         &self,
         sql: &str,
         values: impl Params,
@@ -230,7 +237,7 @@ pub(super) trait Statements {
     }
 
     /// Returns the first row of a query, if there is one.
-    fn first<T>(
+    fn query_first<T>(
         &self,
         sql: &str,
         values: impl Params,
@@ -263,20 +270,20 @@ pub(super) fn is_busy(error: &Error) -> bool {
     let Error::Database { cause, .. } = error else {
         return false;
     };
-    let cause = cause.downcast_ref::<rusqlite::Error>();
-    let code = cause.and_then(rusqlite::Error::sqlite_error_code);
+    let sqlite_error = cause.downcast_ref::<rusqlite::Error>();
+    let code = sqlite_error.and_then(rusqlite::Error::sqlite_error_code);
     code == Some(rusqlite::ErrorCode::DatabaseBusy)
 }
 
 /// Returns `None` for an unreadable record: one bad row must not block the emails of other users.
-pub(super) fn readable<T>(found: Result<Option<T>>) -> Result<Option<T>> {
-    found.or_else(|error| match error.is_outage() {
-        true => Err(error),
-        false => {
+pub(super) fn skip_unreadable<T>(result: Result<Option<T>>) -> Result<Option<T>> {
+    match result {
+        Err(error) if !error.is_outage() => {
             tracing::warn!(%error, "a row cannot be read, and is skipped");
             Ok(None)
         }
-    })
+        result => result,
+    }
 }
 
 /// Returns the stored form of a time: whole milliseconds.
@@ -285,24 +292,24 @@ pub(super) fn millis(time: DateTime<Utc>) -> i64 {
 }
 
 /// Returns a JSON list, for `json_each`.
-pub(super) fn list<T: Into<Value>>(items: impl IntoIterator<Item = T>) -> String {
+pub(super) fn json_list<T: Into<Value>>(items: impl IntoIterator<Item = T>) -> String {
     items.into_iter().collect::<Value>().to_string()
 }
 
-/// Deserializes a column of JSON text; `what` names the record in errors.
-pub(super) fn json<T: DeserializeOwned>(
+/// Deserializes a column of JSON text. In errors, `what` names the record.
+pub(super) fn read_json_column<T: DeserializeOwned>(
     row: &Row<'_>,
     column: &'static str,
     what: &str,
 ) -> Result<T> {
     let id: String = row.get(0).unwrap_or_default();
     let corrupt = |why: String| Error::corrupt(format!("{column} of {what} {id}"), why);
-    let text = row.get_ref(column)?.as_bytes();
-    let text = text.map_err(|why| corrupt(why.to_string()))?;
+    let text = row.get_ref(column)?.as_bytes().map_err(|why| corrupt(why.to_string()))?;
     serde_json::from_slice(text).map_err(|why| corrupt(why.to_string()))
 }
 
-/// The comparison with the first name of a page. An empty name may exist.
-pub(super) fn bound(after: &Option<String>) -> &'static str {
+/// Returns the operator that compares an id with `after`, or with the empty text if it is `None`.
+/// The empty id may exist.
+pub(super) fn lower_bound_operator(after: &Option<String>) -> &'static str {
     if after.is_some() { ">" } else { ">=" }
 }

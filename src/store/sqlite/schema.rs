@@ -2,8 +2,8 @@
 //!
 //! Opening a file upgrades an earlier schema in one transaction ([`upgrade`]), and rejects a newer
 //! one. Tables (`schema.sql`) are named after the MongoDB collections. Times are milliseconds since
-//! 1970; ids of fan-outs and markers are 24 hexadecimal digits. Day tables come and go with their
-//! days: see [`day_table`].
+//! 1970; ids of fan-outs and markers are 24 hexadecimal digits. [`create_day_table`] defines the
+//! tables of days.
 
 use std::path::Path;
 
@@ -14,13 +14,13 @@ use crate::domain::{Day, DeliveryId};
 use crate::store::{Error, Result, Schema};
 
 /// "tdng": identifies the file as ours in its header, for other programs and for `file`.
-const APPLICATION: i32 = 0x7464_6E67;
+const APPLICATION_ID: i32 = 0x7464_6E67;
 
 /// The schema that this code reads and writes. It grows with each release that changes a table.
 pub(super) const VERSION: i32 = 16;
 
-/// Upgrades a file of this schema to the current one: adds all tables, columns and indexes that it
-/// lacks. A column that is added to a table later needs a default or must allow `NULL`.
+/// Upgrades a file of this schema to the current one: adds all missing tables, columns and indexes.
+/// A column that is added to a table later needs a default or must allow `NULL`.
 fn upgrade(transaction: &Transaction<'_>, from: i32) -> Result<()> {
     if from < 16 {
         rename_tables(transaction)?;
@@ -42,11 +42,11 @@ fn upgrade(transaction: &Transaction<'_>, from: i32) -> Result<()> {
     if from < 5 {
         recreate_deliveries(transaction)?;
     }
-    Ok(transaction.execute_batch(TABLES)?)
+    Ok(transaction.execute_batch(CREATE_TABLES)?)
 }
 
 /// Tables that have other names since schema 16.
-const RENAMED: [[&str; 2]; 5] = [
+const RENAMED_TABLES: [[&str; 2]; 5] = [
     ["pokes", "change_notices"],
     ["seats", "accumulators"],
     ["seat_batches", "accumulator_batches"],
@@ -54,19 +54,19 @@ const RENAMED: [[&str; 2]; 5] = [
     ["sightings", "webhook_receipts"],
 ];
 
-/// Renames the tables that exist, and drops indexes with former names. They are created again with
-/// all others.
+/// Renames the tables that exist, and drops indexes with former names. The upgrade creates all
+/// missing indexes later.
 fn rename_tables(transaction: &Transaction<'_>) -> Result<()> {
     let sql = "SELECT 'DROP INDEX ' || name FROM sqlite_schema
                WHERE type = 'index' AND tbl_name = ?1 AND sql IS NOT NULL
                UNION ALL SELECT 'ALTER TABLE ' || name || ' RENAME TO ' || ?2 FROM sqlite_schema
                WHERE type = 'table' AND name = ?1";
-    for names in RENAMED {
-        let changes: Vec<String> = transaction.all(sql, names, |row| row.get(0))?;
-        transaction.execute_batch(&changes.join(";"))?;
+    for names in RENAMED_TABLES {
+        let statements: Vec<String> = transaction.query_all(sql, names, |row| row.get(0))?;
+        transaction.execute_batch(&statements.join(";"))?;
     }
-    let leased = "DROP INDEX IF EXISTS fanouts_held; DROP INDEX IF EXISTS deliveries_held;";
-    Ok(transaction.execute_batch(leased)?)
+    let drop = "DROP INDEX IF EXISTS fanouts_held; DROP INDEX IF EXISTS deliveries_held;";
+    Ok(transaction.execute_batch(drop)?)
 }
 
 /// Returns the columns of all tables: table, name and declaration.
@@ -76,20 +76,20 @@ fn columns(file: &Connection) -> Result<Vec<[String; 3]>> {
                    || coalesce(' DEFAULT ' || columns.dflt_value, '')
                FROM sqlite_schema AS tables, pragma_table_info(tables.name) AS columns
                WHERE tables.type = 'table'";
-    file.all(sql, [], |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?]))
+    file.query_all(sql, [], |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?]))
 }
 
 /// Returns a new file in memory.
 fn new_file() -> rusqlite::Result<Connection> {
     let file = Connection::open_in_memory()?;
-    file.execute_batch(TABLES)?;
+    file.execute_batch(CREATE_TABLES)?;
     Ok(file)
 }
 
 /// Gives a tag to each delivery of the first three schemas.
 fn add_tags(transaction: &Transaction<'_>) -> Result<()> {
     let sql = "SELECT id FROM deliveries WHERE tag = ''";
-    let ids: Vec<String> = transaction.all(sql, [], |row| row.get(0))?;
+    let ids: Vec<String> = transaction.query_all(sql, [], |row| row.get(0))?;
     for id in ids {
         let tag = DeliveryId::stored(id.as_str()).tag();
         let sql = "UPDATE deliveries SET tag = ?2 WHERE id = ?1";
@@ -106,39 +106,40 @@ fn recreate_deliveries(transaction: &Transaction<'_>) -> Result<()> {
     let columns: String = transaction.query_row(sql, [], |row| row.get(0))?;
     Ok(transaction.execute_batch(&format!(
         "ALTER TABLE deliveries RENAME TO deliveries_4;
-         {TABLES}
+         {CREATE_TABLES}
          INSERT INTO deliveries ({columns}) SELECT {columns} FROM deliveries_4;
          DROP TABLE deliveries_4;"
     ))?)
 }
 
 /// Page size: 32 KiB. A row of a `WITHOUT ROWID` table spills to overflow pages if it exceeds a
-/// quarter of a page. From then on it costs three to five times as much. That is a day of 88
-/// events; with the default of 4 KiB it would be 11.
+/// quarter of a page: a day of 88 events, or 11 with the default of 4 KiB. It then costs three to
+/// five times as much.
 const PAGE_BYTES: i32 = 32 * 1024;
 
 /// The SQL that creates all tables except day tables, and their indexes.
-const TABLES: &str = include_str!("schema.sql");
+const CREATE_TABLES: &str = include_str!("schema.sql");
 
 /// Returns the SQL that creates a day's table.
 ///
 /// `id` is text, or twelve bytes if an older writer used an ObjectId. SQLite sorts text before
-/// bytes, as BSON sorts text before ObjectIds. `events` holds one entry per line (see
-/// [`super::entry_text`]), and `n` the number of entries.
+/// bytes, as BSON sorts text before ObjectIds. `events` contains one entry per line (see
+/// [`super::entry_text`]), and `n` is the number of entries.
 ///
-/// Rows are stored in id order (`WITHOUT ROWID`), in which digests read them. A rowid table with an
-/// index costs as much to write. If users arrive in random order, it costs two to four times as
-/// much to read.
-pub(super) fn day_table(day: Day) -> String {
+/// Rows are stored in id order (`WITHOUT ROWID`), because digests read them in this order. A rowid
+/// table with an index costs as much to write. If users are written in random order, it costs two
+/// to four times as much to read.
+pub(super) fn create_day_table(day: Day) -> String {
     format!(
-        "CREATE TABLE {} (id PRIMARY KEY NOT NULL, n INTEGER NOT NULL, events TEXT NOT NULL) WITHOUT ROWID",
+        "CREATE TABLE {} (id PRIMARY KEY NOT NULL, n INTEGER NOT NULL, events TEXT NOT NULL)
+         WITHOUT ROWID",
         day.collection()
     )
 }
 
 /// Creates or upgrades the file, and rejects files of other programs.
 pub(super) fn prepare(connection: &mut Connection, path: &Path) -> Result<()> {
-    let state = state(&connection.transaction()?, path)?;
+    let state = read_state(&connection.transaction()?, path)?;
     if state == State::Empty {
         // The page size can only be set in an empty file, outside of a transaction.
         connection.pragma_update(None, "page_size", PAGE_BYTES)?;
@@ -149,27 +150,27 @@ pub(super) fn prepare(connection: &mut Connection, path: &Path) -> Result<()> {
         return Ok(());
     }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // Another process may have created or upgraded it in the meantime.
-    match self::state(&transaction, path)? {
+    // Another process may have created or upgraded the file in the meantime.
+    match read_state(&transaction, path)? {
         State::Current => {}
-        State::Empty => transaction.execute_batch(TABLES)?,
+        State::Empty => transaction.execute_batch(CREATE_TABLES)?,
         State::Old(version) => upgrade(&transaction, version)?,
     }
-    transaction.pragma_update(None, "application_id", APPLICATION)?;
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.commit()?;
     if let State::Old(from) = state {
         let file = path.display();
         tracing::warn!(
-            "{file} was upgraded from schema {from} to {VERSION}; older versions refuse it"
+            "{file} was upgraded from schema {from} to {VERSION}; older versions cannot open it"
         );
     }
     Ok(())
 }
 
 /// Returns the schema of a file.
-pub(super) fn of(connection: &mut Connection, path: &Path) -> Result<Schema> {
-    let version = match state(&connection.transaction()?, path)? {
+pub(super) fn read_schema(connection: &mut Connection, path: &Path) -> Result<Schema> {
+    let version = match read_state(&connection.transaction()?, path)? {
         State::Old(version) => version,
         State::Empty | State::Current => VERSION,
     };
@@ -186,38 +187,38 @@ enum State {
     Current,
 }
 
-fn indexes(file: &Connection) -> Result<Vec<String>> {
+fn list_indexes(file: &Connection) -> Result<Vec<String>> {
     let sql = "SELECT tbl_name || '(' || name || ')' FROM sqlite_schema
                WHERE type = 'index' AND sql IS NOT NULL ORDER BY 1";
-    file.all(sql, [], |row| row.get(0))
+    file.query_all(sql, [], |row| row.get(0))
 }
 
 /// Returns the indexes of a new file that this one does not have, such as
 /// `deliveries(deliveries_by_tag)`.
 pub(super) fn missing_indexes(transaction: &Transaction<'_>) -> Result<Vec<String>> {
-    let stored = indexes(transaction)?;
-    let mut missing = indexes(&new_file()?)?;
+    let stored = list_indexes(transaction)?;
+    let mut missing = list_indexes(&new_file()?)?;
     missing.retain(|index| !stored.contains(index));
     Ok(missing)
 }
 
 /// Returns the state of the file, or an error if it is not ours. Requires a transaction, so that
 /// all queries see one snapshot.
-fn state(transaction: &Transaction<'_>, path: &Path) -> Result<State> {
-    let number = |name| transaction.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
-    let (application, version) = (number("application_id")?, number("user_version")?);
+fn read_state(transaction: &Transaction<'_>, path: &Path) -> Result<State> {
+    let pragma = |name| transaction.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
+    let (application, version) = (pragma("application_id")?, pragma("user_version")?);
     let tables: i64 =
         transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-    let refuse = |why: String| Err(Error::Unsupported(format!("{} {why}", path.display())));
+    let reject = |why: String| Err(Error::Unsupported(format!("{} {why}", path.display())));
     match (application, version) {
-        (APPLICATION, VERSION) => Ok(State::Current),
-        (APPLICATION, version) if version > VERSION => refuse(format!(
-            "was written by a newer version of tidings: its schema is number {version}, and this one knows {VERSION}; \
-             open it with that version, or a newer one"
+        (APPLICATION_ID, VERSION) => Ok(State::Current),
+        (APPLICATION_ID, version) if version > VERSION => reject(format!(
+            "was written by a newer version of tidings: its schema is number {version}, and this \
+             one knows {VERSION}; open it with that version, or a newer one"
         )),
-        (APPLICATION, 1..) => Ok(State::Old(version)),
+        (APPLICATION_ID, 1..) => Ok(State::Old(version)),
         (0, 0) if tables == 0 => Ok(State::Empty),
-        _ => refuse("is a database of another program".into()),
+        _ => reject("is a database of another program".into()),
     }
 }
 
@@ -232,7 +233,7 @@ mod tests {
         Ok(connection)
     }
 
-    fn refusal(path: &Path) -> String {
+    fn open_error(path: &Path) -> String {
         open(path).unwrap_err().to_string()
     }
 
@@ -254,10 +255,8 @@ mod tests {
         let (path, copy) = (folder.path().join("new.db"), folder.path().join("copy.db"));
         let into = copy.to_str().unwrap();
         open(&path).unwrap().execute("VACUUM INTO ?1", [into]).unwrap();
-        let mode = |connection: Connection| {
-            let mode =
-                connection.query_row("PRAGMA journal_mode", [], |row| row.get::<_, String>(0));
-            mode.unwrap()
+        let mode = |connection: Connection| -> String {
+            connection.query_row("PRAGMA journal_mode", [], |row| row.get(0)).unwrap()
         };
         assert_eq!(mode(Connection::open(&copy).unwrap()), "delete");
 
@@ -270,7 +269,7 @@ mod tests {
         let path = folder.path().join("newer.db");
         open(&path).unwrap().pragma_update(None, "user_version", VERSION + 1).unwrap();
 
-        let error = refusal(&path);
+        let error = open_error(&path);
 
         assert!(
             error.contains(&format!(
@@ -282,10 +281,11 @@ mod tests {
     }
 
     /// Returns the columns of all tables, sorted by name.
-    fn shape(connection: &Connection) -> Vec<(String, String, String, bool)> {
+    fn table_columns(connection: &Connection) -> Vec<(String, String, String, bool)> {
         let sql = "SELECT t.name, c.name, c.type, c.\"notnull\"
                    FROM sqlite_schema t, pragma_table_info(t.name) c
-                   WHERE t.type = 'table' AND t.name NOT LIKE 'notifications%' ORDER BY t.name, c.name";
+                   WHERE t.type = 'table' AND t.name NOT LIKE 'notifications%'
+                   ORDER BY t.name, c.name";
         let mut query = connection.prepare(sql).unwrap();
         let rows =
             query.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)));
@@ -316,16 +316,14 @@ mod tests {
         ];
         for (n, text) in earlier.iter().enumerate() {
             let path = folder.path().join(format!("{n}.db"));
-            let written = Connection::open(&path).unwrap();
-            written.execute_batch(text).unwrap();
-            drop(written);
+            Connection::open(&path).unwrap().execute_batch(text).unwrap();
 
             let upgraded = open(&path).unwrap();
 
-            assert_eq!(shape(&upgraded), shape(&new), "file {n}");
+            assert_eq!(table_columns(&upgraded), table_columns(&new), "file {n}");
             assert_eq!(index_texts(&upgraded), index_texts(&new));
-            let tagged = "SELECT count(*) FROM deliveries WHERE length(tag) = 40";
-            let tagged: i64 = upgraded.query_row(tagged, [], |row| row.get(0)).unwrap();
+            let sql = "SELECT count(*) FROM deliveries WHERE length(tag) = 40";
+            let tagged: i64 = upgraded.query_row(sql, [], |row| row.get(0)).unwrap();
             assert_eq!(tagged, 2);
             open(&path).unwrap();
         }
@@ -335,14 +333,12 @@ mod tests {
     fn a_file_of_another_program_is_rejected_and_not_changed() {
         let folder = tempfile::tempdir().unwrap();
         let (path, text) = (folder.path().join("other.db"), folder.path().join("notes.txt"));
-        let other = Connection::open(&path).unwrap();
-        other.execute_batch("CREATE TABLE theirs (x)").unwrap();
-        drop(other);
+        Connection::open(&path).unwrap().execute_batch("CREATE TABLE theirs (x)").unwrap();
         std::fs::write(&text, "a shopping list, long enough to be no header of a database at all")
             .unwrap();
         let before = std::fs::read(&path).unwrap();
 
-        assert!(refusal(&path).ends_with("is a database of another program"));
+        assert!(open_error(&path).ends_with("is a database of another program"));
         assert!(open(&text).is_err());
 
         assert_eq!(std::fs::read(&path).unwrap(), before);

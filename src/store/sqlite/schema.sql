@@ -1,5 +1,5 @@
--- All tables except day tables. Opening an older file adds the tables, columns and indexes that it
--- lacks (schema.rs). New columns need a default, or allow NULL.
+-- All tables except day tables. Opening an older file adds missing tables, columns and indexes
+-- (schema.rs). New columns need a default, or allow NULL.
 
 CREATE TABLE IF NOT EXISTS users (
     id           TEXT PRIMARY KEY NOT NULL,
@@ -11,7 +11,7 @@ CREATE TABLE IF NOT EXISTS users (
     brand        TEXT,
     lng          REAL,
     lat          REAL,
-    cell         INTEGER,           -- the square of the grid that holds (lng, lat): see directory.rs
+    cell         INTEGER,           -- the grid cell that contains (lng, lat): see users.rs
     cadence      TEXT,
     weekday      TEXT,
     hour         INTEGER,
@@ -21,8 +21,8 @@ CREATE TABLE IF NOT EXISTS users (
     unsubscribed INTEGER,
     mutes        TEXT,              -- [{s: subject, at, until, title}]
     quiet        TEXT,              -- {from, to}
-    start        TEXT,              -- of a reused id: erased, id and entries (domain/start.rs)
-    rev          INTEGER NOT NULL DEFAULT 1, -- the number of times that it was written
+    start        TEXT,              -- of a reused id: see domain/user_id_reuse.rs
+    rev          INTEGER NOT NULL DEFAULT 1, -- the number of writes
     preferences  TEXT               -- JSON of the fields without a column
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS users_by_cell ON users (cell, id, lng, lat) WHERE cell IS NOT NULL;
@@ -53,7 +53,7 @@ CREATE TABLE IF NOT EXISTS fanouts (
     id        TEXT PRIMARY KEY NOT NULL,
     key       TEXT NOT NULL UNIQUE,
     type      TEXT NOT NULL,
-    batch_key TEXT,                 -- if its writer chose one
+    batch_key TEXT,                 -- if the caller chose one
     day       TEXT NOT NULL,
     at        INTEGER NOT NULL,
     state     TEXT NOT NULL,
@@ -81,7 +81,7 @@ CREATE TABLE IF NOT EXISTS details (
     details TEXT NOT NULL           -- JSON
 ) WITHOUT ROWID;
 
--- What users have seen, read and archived in their feeds.
+-- The items that users have seen, read and archived in their feeds.
 CREATE TABLE IF NOT EXISTS inboxes (
     user    TEXT PRIMARY KEY NOT NULL,
     stamp   TEXT NOT NULL,          -- its revision
@@ -121,7 +121,7 @@ CREATE TABLE IF NOT EXISTS accumulators (
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS accumulators_due ON accumulators (due, until);
 
--- By which accumulators are found.
+-- Indexes to find accumulators by batch or object.
 CREATE TABLE IF NOT EXISTS accumulator_batches (
     batch TEXT PRIMARY KEY NOT NULL,
     user  TEXT NOT NULL,

@@ -50,17 +50,17 @@ impl Suppressions for Sqlite {
             let sql = "DELETE FROM soft_bounces WHERE address = ?1 AND at < ?2";
             transaction.run(sql, (address, millis(since)))?;
             let sql = "SELECT count(*) FROM soft_bounces WHERE address = ?1";
-            let count: Option<i64> = transaction.first(sql, [address], |row| row.get(0))?;
-            Ok(count.unwrap_or_default().unsigned_abs())
+            let count: i64 = transaction.query_row(sql, [address], |row| row.get(0))?;
+            Ok(count.unsigned_abs())
         })
         .await
     }
 
     async fn address_states(&self, addresses: &[Address]) -> Result<Vec<AddressState>> {
         self.read_each(addresses, |transaction, address| {
-            let stored = find_as(transaction, &address.folded())?;
+            let stored = find_spelling(transaction, &address.folded())?;
             Ok(AddressState {
-                suppression: find(transaction, address)?,
+                suppression: find_active(transaction, address)?,
                 lifted: stored.and_then(|stored| stored.lifted),
             })
         })
@@ -74,22 +74,22 @@ impl Suppressions for Sqlite {
     ) -> Result<Vec<Suppression>> {
         let from = after.map_or_else(String::new, |after| after.lowered().reveal().to_owned());
         self.read(move |transaction| {
-            let after = format!("address > ?1 AND {NOT_LIFTED} ORDER BY address LIMIT ?2");
-            let values = (from, limit as i64);
-            SUPPRESSIONS.find::<SuppressionRecord>(transaction, &after, values)
+            let condition = format!("address > ?1 AND {NOT_LIFTED} ORDER BY address LIMIT ?2");
+            SUPPRESSIONS.find::<SuppressionRecord>(transaction, &condition, (from, limit as i64))
         })
         .await
     }
 }
 
-fn suppress(transaction: &Transaction<'_>, news: &Suppression) -> Result<()> {
-    let stored = find_as(transaction, &news.address.folded())?;
-    if stored.as_ref().is_some_and(|stored| !news.outweighs(stored)) {
+/// Stores a suppression, unless the stored one outweighs it.
+fn suppress(transaction: &Transaction<'_>, suppression: &Suppression) -> Result<()> {
+    let stored = find_spelling(transaction, &suppression.address.folded())?;
+    if stored.as_ref().is_some_and(|stored| !suppression.outweighs(stored)) {
         return Ok(());
     }
     let record = SuppressionRecord::from_value(&Suppression {
         lifted: stored.and_then(|stored| stored.lifted),
-        ..news.clone()
+        ..suppression.clone()
     });
     SUPPRESSIONS.replace(transaction, &record)
 }
@@ -101,7 +101,7 @@ fn lift(
     at: DateTime<Utc>,
     expired: DateTime<Utc>,
 ) -> Result<bool> {
-    let stored = find(transaction, address)?;
+    let stored = find_active(transaction, address)?;
     for spelling in address.spellings() {
         let spelling = [spelling.reveal()];
         transaction.run("DELETE FROM soft_bounces WHERE address = ?1", spelling)?;
@@ -114,26 +114,24 @@ fn lift(
     let Some(stored) = stored else {
         return Ok(false);
     };
-    let lifted =
-        SuppressionRecord::from_value(&Suppression { lifted: Some(at.max(stored.at)), ..stored });
-    SUPPRESSIONS.replace(transaction, &lifted)?;
+    let lifted = Suppression { lifted: Some(at.max(stored.at)), ..stored };
+    SUPPRESSIONS.replace(transaction, &SuppressionRecord::from_value(&lifted))?;
     Ok(true)
 }
 
 /// Returns the most severe active suppression of an address, in any spelling that an older version
 /// may have stored.
-fn find(transaction: &Transaction<'_>, address: &Address) -> Result<Option<Suppression>> {
-    let mut known = Vec::new();
+fn find_active(transaction: &Transaction<'_>, address: &Address) -> Result<Option<Suppression>> {
+    let mut stored = Vec::new();
     for spelling in address.spellings() {
-        known.extend(find_as(transaction, &spelling)?);
+        stored.extend(find_spelling(transaction, &spelling)?);
     }
-    known.retain(|stored| !stored.is_lifted());
-    Ok(known.into_iter().reduce(graver))
+    stored.retain(|suppression| !suppression.is_lifted());
+    Ok(stored.into_iter().reduce(graver))
 }
 
 /// Returns the stored record for exactly this spelling.
-fn find_as(transaction: &Transaction<'_>, address: &Address) -> Result<Option<Suppression>> {
+fn find_spelling(transaction: &Transaction<'_>, address: &Address) -> Result<Option<Suppression>> {
     let values = [address.reveal()];
-    let found = SUPPRESSIONS.find::<SuppressionRecord>(transaction, "address = ?1", values);
-    Ok(found?.pop())
+    SUPPRESSIONS.find_one::<SuppressionRecord>(transaction, "address = ?1", values)
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use futures::TryStreamExt;
 use rusqlite::Transaction;
 
-use super::rows::fields;
+use super::rows::{Statements as _, to_fields};
 use super::{Sqlite, deliveries, users};
 use crate::domain::{
     Audience, Day, DaySet, Entry, Event, EventType, Fanout, Id, ObjectId, User, UserId,
@@ -25,7 +25,7 @@ fn today() -> Day {
     "20140422".parse().unwrap()
 }
 
-fn people(count: usize) -> Vec<UserId> {
+fn user_ids(count: usize) -> Vec<UserId> {
     (0..count).map(|n| UserId::stored(format!("p{n:05}"))).collect()
 }
 
@@ -38,11 +38,8 @@ fn events(count: usize) -> Vec<Event> {
     (0..count).map(event).collect()
 }
 
-fn pushes(people: &[UserId], events: Vec<Event>) -> Pushes {
-    Pushes {
-        lists: vec![events],
-        people: people.iter().map(|person| (person.clone(), 0)).collect(),
-    }
+fn pushes(users: &[UserId], events: Vec<Event>) -> Pushes {
+    Pushes { lists: vec![events], people: users.iter().map(|user| (user.clone(), 0)).collect() }
 }
 
 async fn open(folder: &Path) -> Sqlite {
@@ -50,50 +47,49 @@ async fn open(folder: &Path) -> Sqlite {
 }
 
 /// Returns the number of entries that each user has today.
-async fn counts(store: &Sqlite, people: &[UserId]) -> Vec<usize> {
-    let found = store.windows(DaySet::ending(today(), 0), people).await.unwrap();
-    found.iter().map(|person| person.stacks.iter().map(|stack| stack.entries.len()).sum()).collect()
+async fn counts(store: &Sqlite, users: &[UserId]) -> Vec<usize> {
+    let users = store.windows(DaySet::ending(today(), 0), users).await.unwrap();
+    users.iter().map(|user| user.stacks.iter().map(|stack| stack.entries.len()).sum()).collect()
 }
 
 /// Runs SQL on the writer's connection.
 async fn execute(store: &Sqlite, sql: &'static str) {
-    let run = move |transaction: &rusqlite::Transaction<'_>| Ok(transaction.execute_batch(sql)?);
-    store.write(run).await.unwrap();
+    store.write(move |transaction| Ok(transaction.execute_batch(sql)?)).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_full_disk_changes_nothing_and_the_store_recovers() {
     let folder = tempfile::tempdir().unwrap();
-    let (store, people) = (open(folder.path()).await, people(2_000));
-    store.push(today(), 1_000, &pushes(&people[..1], events(1))).await.unwrap();
+    let (store, users) = (open(folder.path()).await, user_ids(2_000));
+    store.push(today(), 1_000, &pushes(&users[..1], events(1))).await.unwrap();
 
     // SQLite's page limit causes the same error as a full disk.
     execute(&store, "PRAGMA max_page_count = 40").await;
-    let error = store.push(today(), 1_000, &pushes(&people, events(50))).await.unwrap_err();
-    let after_failure = counts(&store, &people).await;
+    let error = store.push(today(), 1_000, &pushes(&users, events(50))).await.unwrap_err();
+    let after_failure = counts(&store, &users).await;
     execute(&store, "PRAGMA max_page_count = 4294967294").await;
-    store.push(today(), 1_000, &pushes(&people, events(50))).await.unwrap();
+    store.push(today(), 1_000, &pushes(&users, events(50))).await.unwrap();
 
     assert!(error.is_disk_full(), "{error:?}");
     assert_eq!((after_failure[0], after_failure[1..].iter().sum()), (1, 0));
-    assert!(counts(&store, &people).await.iter().all(|count| *count == 50));
+    assert!(counts(&store, &users).await.iter().all(|count| *count == 50));
 }
 
 #[tokio::test]
 async fn an_abandoned_push_is_applied_entirely_or_not_at_all() {
     let folder = tempfile::tempdir().unwrap();
-    let (store, people) = (open(folder.path()).await, people(500));
+    let (store, users) = (open(folder.path()).await, user_ids(500));
     {
-        let list = pushes(&people, events(3));
+        let list = pushes(&users, events(3));
         let mut abandoned = pin!(store.push(today(), 1_000, &list));
         let first = abandoned.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         assert!(matches!(first, Poll::Pending), "it runs elsewhere");
     }
 
     // The next write runs after the abandoned one.
-    store.push(today(), 1_000, &pushes(&people[..1], events(1))).await.unwrap();
+    store.push(today(), 1_000, &pushes(&users[..1], events(1))).await.unwrap();
 
-    let counts = counts(&store, &people).await;
+    let counts = counts(&store, &users).await;
     assert!(counts[1..].iter().all(|count| *count == counts[1]), "{counts:?}");
 }
 
@@ -131,8 +127,7 @@ async fn an_unreadable_field_is_reported_without_secrets() {
         let find = |transaction: &Transaction<'_>| {
             users::USERS.find::<UserRecord>(transaction, "id = ?1", ["ada"])
         };
-        let error = store.read(find).await;
-        let error = error.unwrap_err().to_string();
+        let error = store.read(find).await.unwrap_err().to_string();
         let users = store.users(std::slice::from_ref(&ada)).await.unwrap();
 
         assert!(error.starts_with(complaint), "{error}");
@@ -140,8 +135,8 @@ async fn an_unreadable_field_is_reported_without_secrets() {
         let [unreadable] = &user.unreadable[..] else {
             panic!("{user:?}");
         };
-        let said = format!("{error} {}", unreadable.why);
-        assert!(!said.contains("secret"), "{said}");
+        let texts = format!("{error} {}", unreadable.why);
+        assert!(!texts.contains("secret"), "{texts}");
     }
 }
 
@@ -150,21 +145,20 @@ async fn a_preference_without_a_column_is_stored_with_the_others() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path()).await;
     let ada = User::new(UserId::stored("ada"));
-    let record = fields(&UserRecord::from_value(&ada)).unwrap();
-    let write = |more: Option<(&str, &str)>| {
-        let mut record = record.clone();
-        record.insert("rev".to_owned(), 1.into());
-        record.extend(more.map(|(field, value)| (field.to_owned(), value.into())));
+    let fields = to_fields(&UserRecord::from_value(&ada)).unwrap();
+    let write_with = |preference: Option<(&str, &str)>| {
+        let mut fields = fields.clone();
+        fields.insert("rev".to_owned(), 1.into());
+        fields.extend(preference.map(|(field, value)| (field.to_owned(), value.into())));
         move |transaction: &Transaction<'_>| {
-            users::USERS.replace(transaction, &record)?;
-            let read = "SELECT preferences FROM users";
-            Ok(transaction.query_row(read, [], |row| row.get::<_, Option<String>>(0))?)
+            users::USERS.replace(transaction, &fields)?;
+            let sql = "SELECT preferences FROM users";
+            Ok(transaction.query_row(sql, [], |row| row.get::<_, Option<String>>(0))?)
         }
     };
 
-    let empty = store.write(write(None)).await.unwrap();
-    let font = write(Some(("font", "large")));
-    let stored = store.write(font).await.unwrap();
+    let empty = store.write(write_with(None)).await.unwrap();
+    let stored = store.write(write_with(Some(("font", "large")))).await.unwrap();
     let quiet = r#"UPDATE users SET preferences = '{"quiet": {"from": "22:00", "to": "07:00"}}'"#;
     execute(&store, quiet).await;
     let users = store.users(std::slice::from_ref(&ada.id)).await.unwrap();
@@ -181,7 +175,7 @@ async fn a_fan_out_without_its_audience_is_neither_new_nor_a_duplicate() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path()).await;
     let fanout = |id: u8, key: &str| {
-        let to = Audience::users(people(1)).unwrap();
+        let to = Audience::users(user_ids(1)).unwrap();
         let (kind, objects) = (EventType::stored("T"), vec![ObjectId::stored("1")]);
         Fanout::new(Id::from_bytes([id; 12]), Some(key.into()), kind, objects, to).unwrap()
     };
@@ -199,14 +193,14 @@ async fn a_fan_out_without_its_audience_is_neither_new_nor_a_duplicate() {
 #[tokio::test]
 async fn an_entry_that_is_not_json_keeps_its_position() {
     let folder = tempfile::tempdir().unwrap();
-    let (store, ada) = (open(folder.path()).await, people(1));
+    let (store, ada) = (open(folder.path()).await, user_ids(1));
     store.push(today(), 1_000, &pushes(&ada, events(1))).await.unwrap();
     execute(&store, "UPDATE notifications_20140422 SET n = 2, events = '{]' || char(10) || events")
         .await;
 
-    let found = store.windows(DaySet::ending(today(), 0), &ada).await.unwrap();
+    let users = store.windows(DaySet::ending(today(), 0), &ada).await.unwrap();
 
-    let entries = &found[0].stacks[0].entries;
+    let entries = &users[0].stacks[0].entries;
     assert_eq!(entries[..], [Entry::Other, Entry::Event(events(1).remove(0))]);
 }
 
@@ -215,9 +209,8 @@ async fn a_scan_continues_after_rows_without_a_valid_id() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path()).await;
     let ids = [1, 2, 3].map(|n| UserId::stored(format!("ff{n:022}")));
-    let users = [ids.to_vec(), people(3)].concat();
-    let push = pushes(&users, events(1));
-    store.push(today(), 1_000, &push).await.unwrap();
+    let users = [ids.to_vec(), user_ids(3)].concat();
+    store.push(today(), 1_000, &pushes(&users, events(1))).await.unwrap();
     execute(
         &store,
         "UPDATE notifications_20140422 SET id = unhex(id) WHERE id LIKE 'ff%';
@@ -225,11 +218,11 @@ async fn a_scan_continues_after_rows_without_a_valid_id() {
     )
     .await;
 
-    let chunks = store.scan(DaySet::ending(today(), 0), None, 2);
-    let chunks: Vec<_> = chunks.try_collect().await.unwrap();
+    let scan = store.scan(DaySet::ending(today(), 0), None, 2);
+    let chunks: Vec<_> = scan.try_collect().await.unwrap();
 
-    let scanned = chunks.into_iter().flatten().map(|person| person.user);
-    assert_eq!(scanned.collect::<Vec<_>>(), users);
+    let scanned: Vec<_> = chunks.into_iter().flatten().map(|stacks| stacks.user).collect();
+    assert_eq!(scanned, users);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -240,7 +233,7 @@ async fn several_processes_can_open_a_new_file_at_once() {
             (0..8).map(|_| tokio::spawn(Sqlite::open(folder.path().join("new.db")))).collect();
         for store in opening {
             let store = store.await.unwrap().unwrap();
-            store.put_users(&[User::new(people(1).remove(0))]).await.unwrap();
+            store.put_users(&[User::new(user_ids(1).remove(0))]).await.unwrap();
         }
     }
 }
@@ -259,46 +252,43 @@ async fn a_file_that_cannot_be_opened_is_reported_by_name() {
 async fn finding_claimable_deliveries_does_not_scan_waiting_ones() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path()).await;
-    let plan = |transaction: &rusqlite::Transaction<'_>| {
-        let sql = format!("EXPLAIN QUERY PLAN {}", deliveries::FREE);
-        let mut steps = transaction.prepare(&sql)?;
-        let steps = steps.query_map((1, 2, 3, 4), |row| row.get::<_, String>(3))?;
-        Ok(steps.collect::<rusqlite::Result<Vec<_>>>()?)
+    let explain = |transaction: &Transaction<'_>| {
+        let sql = format!("EXPLAIN QUERY PLAN {}", deliveries::CLAIMABLE);
+        transaction.query_all(&sql, (1, 2, 3, 4), |row| row.get::<_, String>(3))
     };
 
-    let plan = store.read(plan).await.unwrap();
+    let plan = store.read(explain).await.unwrap();
 
-    let found = |how: &str| plan.iter().filter(|step| step.contains(how)).count();
-    let both = found("SEARCH deliveries USING INDEX deliveries_free");
-    assert_eq!((both, found("SCAN deliveries")), (2, 0), "{plan:?}");
+    let steps = |text: &str| plan.iter().filter(|step| step.contains(text)).count();
+    let searches = steps("SEARCH deliveries USING INDEX deliveries_free");
+    assert_eq!((searches, steps("SCAN deliveries")), (2, 0), "{plan:?}");
 }
 
 /// Polls a future once, like a caller that then waits for something else. Returns whether it is
 /// pending.
-fn is_pending_once(future: std::pin::Pin<&mut impl Future>) -> bool {
-    let polled = future.poll(&mut Context::from_waker(Waker::noop()));
-    polled.is_pending()
+fn is_pending(future: std::pin::Pin<&mut impl Future>) -> bool {
+    future.poll(&mut Context::from_waker(Waker::noop())).is_pending()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_abandoned_writer_does_not_block_other_writers() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path()).await;
-    let (go_on, held) = std::sync::mpsc::channel::<()>();
-    let (began, begun) = tokio::sync::oneshot::channel();
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let (start, started) = tokio::sync::oneshot::channel();
     let first = store.write(move |_| {
-        let _ = began.send(());
-        let _ = held.recv();
+        let _ = start.send(());
+        let _ = released.recv();
         Ok(())
     });
     let mut first = pin!(first);
-    assert!(is_pending_once(first.as_mut()));
-    begun.await.unwrap();
+    assert!(is_pending(first.as_mut()));
+    started.await.unwrap();
     let mut queued = pin!(store.write(|_| Ok(())));
-    assert!(is_pending_once(queued.as_mut()));
+    assert!(is_pending(queued.as_mut()));
 
     // The queued writer gets its turn, although it is not polled.
-    go_on.send(()).unwrap();
+    release.send(()).unwrap();
     first.await.unwrap();
     let third = store.write(|_| Ok(()));
     let third = tokio::time::timeout(Duration::from_secs(30), third).await;
@@ -314,7 +304,7 @@ async fn abandoned_readers_do_not_block_other_readers() {
     // More than the limit of concurrent reads: some run and some wait, and none is polled again.
     let reads: Vec<_> = (0..20)
         .map(|_| Box::pin(store.read(|_| Ok(()))))
-        .filter_map(|mut read| is_pending_once(read.as_mut()).then_some(read))
+        .filter_map(|mut read| is_pending(read.as_mut()).then_some(read))
         .collect();
 
     let last = store.read(|_| Ok(()));
@@ -330,24 +320,24 @@ async fn abandoned_readers_do_not_block_other_readers() {
 async fn an_abandoned_queued_write_is_never_started() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path()).await;
-    let (go_on, held) = std::sync::mpsc::channel::<()>();
-    let (began, begun) = tokio::sync::oneshot::channel();
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let (start, started) = tokio::sync::oneshot::channel();
     let mut first = pin!(store.write(move |_| {
-        let _ = began.send(());
-        let _ = held.recv();
+        let _ = start.send(());
+        let _ = released.recv();
         Ok(())
     }));
-    assert!(is_pending_once(first.as_mut()));
-    begun.await.unwrap();
+    assert!(is_pending(first.as_mut()));
+    started.await.unwrap();
     {
         let given_up = store.write(|transaction| {
             let user = "INSERT INTO notes (name, text) VALUES ('given-up', 'yes')";
             Ok(transaction.execute_batch(user)?)
         });
-        assert!(is_pending_once(pin!(given_up).as_mut()));
+        assert!(is_pending(pin!(given_up).as_mut()));
     }
 
-    go_on.send(()).unwrap();
+    release.send(()).unwrap();
     first.await.unwrap();
 
     assert_eq!(store.note("given-up").await.unwrap(), None);

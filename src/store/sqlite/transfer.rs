@@ -1,21 +1,21 @@
-//! Exports tables as lines and imports lines, for a whole store.
+//! Exports rows as lines and imports lines, to transfer a whole store.
 
 use rusqlite::types::Value;
 use rusqlite::{Row, Rows, Transaction, params_from_iter};
 
-use super::rows::{Fields, RowTable, fields};
+use super::rows::{Fields, RowTable, to_fields};
 use super::{batches, deliveries, journal, objects, suppressions, users};
 use crate::store::record::Record;
 use crate::store::record_lines::{NO_REVISION, RecordSource};
 use crate::store::{AnyRecord, RecordKind, RecordPage, Result};
 
-/// The largest number of records in a page.
-const RECORDS: usize = 1_000;
+/// Maximum number of records in a page.
+const MAX_PAGE_RECORDS: usize = 1_000;
 /// A page ends with the record that makes it larger than this number of bytes.
-const BYTES: usize = 4 << 20;
+const MAX_PAGE_BYTES: usize = 4 << 20;
 
-/// Returns the table of a kind, and the number of columns in its primary key, which are the first.
-fn table(kind: RecordKind) -> (&'static RowTable, usize) {
+/// Returns the table of a kind. Its primary key consists of this number of columns, the first ones.
+fn table_of(kind: RecordKind) -> (&'static RowTable, usize) {
     const fn table(name: &'static str, columns: &'static str) -> RowTable {
         RowTable { name, columns }
     }
@@ -41,24 +41,21 @@ fn table(kind: RecordKind) -> (&'static RowTable, usize) {
     }
 }
 
-/// Reads the rows behind this key, and returns the key of the last one. `None` after the last row.
-pub(super) fn page(
+/// Reads the rows after this key, and returns the key of the last one. `None` after the last row.
+pub(super) fn read_page(
     transaction: &Transaction<'_>,
     kind: RecordKind,
     after: &[Value],
 ) -> Result<Option<(RecordPage, Vec<Value>)>> {
-    let (table, columns) = table(kind);
-    let key: Vec<&str> = table.names().take(columns).collect();
-    let names = key.join(", ");
+    let (table, key_length) = table_of(kind);
+    let key: Vec<&str> = table.names().take(key_length).collect();
+    let key_columns = key.join(", ");
     let condition = match after {
         [] => String::new(),
-        after => format!("WHERE ({names}) > ({})", vec!["?"; after.len()].join(", ")),
+        after => format!("WHERE ({key_columns}) > ({})", vec!["?"; after.len()].join(", ")),
     };
-    let rows = match kind {
-        RecordKind::Fanouts => journal::WITH_PARTS,
-        _ => table.name,
-    };
-    let sql = format!("SELECT * FROM {rows} {condition} ORDER BY {names}");
+    let source = if kind == RecordKind::Fanouts { journal::WITH_PARTS } else { table.name };
+    let sql = format!("SELECT * FROM {source} {condition} ORDER BY {key_columns}");
     let mut statement = transaction.prepare_cached(&sql)?;
     let mut rows = statement.query(params_from_iter(after))?;
     fill_page(&mut rows, &key, |page, row| page.push(&read_record(kind, row)?))
@@ -70,27 +67,27 @@ pub(super) fn fill_page(
     key: &[&str],
     mut add: impl FnMut(&mut RecordPage, &Row<'_>) -> Result<()>,
 ) -> Result<Option<(RecordPage, Vec<Value>)>> {
-    let (mut page, mut last, mut read, mut bytes) = (RecordPage::default(), None, 0, 0);
-    while read < RECORDS && bytes <= BYTES {
+    let (mut page, mut last_key, mut count, mut bytes) = (RecordPage::default(), None, 0, 0);
+    while count < MAX_PAGE_RECORDS && bytes <= MAX_PAGE_BYTES {
         let Some(row) = rows.next()? else { break };
         match add(&mut page, row) {
             Ok(()) => {}
             Err(error) if error.is_outage() => return Err(error),
             Err(error) => page.bad.push(error.to_string()),
         }
-        read += 1;
+        count += 1;
         bytes += page.lines.last().map_or(0, String::len);
-        let columns = key.iter().map(|name| row.get(*name));
-        last = Some(columns.collect::<rusqlite::Result<_>>()?);
+        let values = key.iter().map(|name| row.get(*name));
+        last_key = Some(values.collect::<rusqlite::Result<_>>()?);
     }
-    Ok(last.map(|last| (page, last)))
+    Ok(last_key.map(|last_key| (page, last_key)))
 }
 
 fn read_record(kind: RecordKind, row: &Row<'_>) -> Result<AnyRecord> {
     match kind {
         RecordKind::Objects => Ok(objects::read_object(row)?.into()),
-        RecordKind::Fanouts => Ok(journal::read(row)?.into()),
-        kind => AnyRecord::read_from(kind, (table(kind).0, row)),
+        RecordKind::Fanouts => Ok(journal::read_fanout(row)?.into()),
+        kind => AnyRecord::read_from(kind, (table_of(kind).0, row)),
     }
 }
 
@@ -102,21 +99,25 @@ impl RecordSource for (&RowTable, &Row<'_>) {
 }
 
 /// Writes the record of a line.
-pub(super) fn put(transaction: &Transaction<'_>, kind: RecordKind, line: &str) -> Result<()> {
+pub(super) fn import_line(
+    transaction: &Transaction<'_>,
+    kind: RecordKind,
+    line: &str,
+) -> Result<()> {
     let record = AnyRecord::read(kind, line)?;
     match &record {
-        AnyRecord::User(user) => return users::write(transaction, user, 1),
+        AnyRecord::User(user) => return users::replace_user(transaction, user, 1),
         AnyRecord::Object(object) => return objects::put_object(transaction, object),
-        AnyRecord::Fanout(fanout) => return journal::write(transaction, fanout),
+        AnyRecord::Fanout(fanout) => return journal::replace_fanout(transaction, fanout),
         AnyRecord::Accumulator(accumulator) => {
-            return batches::write(transaction, accumulator, NO_REVISION);
+            return batches::replace_accumulator(transaction, accumulator, NO_REVISION);
         }
         _ => {}
     }
     // A line has the fields of a row, except for revisions.
-    let mut fields = fields(&record)?;
+    let mut fields = to_fields(&record)?;
     if kind == RecordKind::Inboxes {
         fields.insert("stamp".to_owned(), NO_REVISION.to_string().into());
     }
-    table(kind).0.replace(transaction, &fields)
+    table_of(kind).0.replace(transaction, &fields)
 }

@@ -2,8 +2,8 @@
 //!
 //! Users near a point are found by a grid over the Earth and the exact distance. Grid cells only
 //! narrow the search; [`Point::distance_km`] decides. Each cell lists its users by id, so a page is
-//! a merge of these lists and costs what it returns. If a circle touches more than [`MOST`] cells,
-//! all users are read in id order.
+//! a merge of these lists, and its cost depends on the users that it returns. If a circle touches
+//! more than [`MAX_CELLS`] cells, all users are read in id order.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,7 +14,7 @@ use rusqlite::{Row, Rows, Transaction};
 use super::Sqlite;
 use super::journal::forget_actor;
 use super::notes::notify;
-use super::rows::{Fields, RowTable, Statements as _, bound, fields, list};
+use super::rows::{Fields, RowTable, Statements as _, json_list, lower_bound_operator, to_fields};
 use crate::domain::audience::EARTH_RADIUS_KM;
 use crate::domain::{
     Address, Cadence, ChangeNotice, DueChoices, FollowKey, Id, Inbox, Point, User, UserId,
@@ -37,11 +37,11 @@ pub(super) const INBOXES: RowTable =
 #[async_trait]
 impl Directory for Sqlite {
     async fn put_users(&self, users: &[User]) -> Result<Vec<bool>> {
-        self.change_each(users, put).await
+        self.change_each(users, put_user).await
     }
 
     async fn users(&self, ids: &[UserId]) -> Result<Vec<Option<User>>> {
-        self.read_each(ids, find).await
+        self.read_each(ids, find_user).await
     }
 
     async fn delete_user(&self, id: &UserId) -> Result<bool> {
@@ -49,7 +49,6 @@ impl Directory for Sqlite {
         self.write(move |transaction| {
             transaction.run("DELETE FROM follows WHERE u = ?1", [&id])?;
             transaction.run("DELETE FROM inboxes WHERE user = ?1", [&id])?;
-            notify(transaction, &ChangeNotice::people([id.as_str()]))?;
             forget_actor(transaction, &id)?;
             notify(transaction, &ChangeNotice::All)?;
             Ok(transaction.run("DELETE FROM users WHERE id = ?1", [&id])? == 1)
@@ -82,17 +81,18 @@ impl Directory for Sqlite {
         limit: usize,
     ) -> Result<Vec<UserId>> {
         let after = after.map(|after| after.as_str().to_owned());
-        let (selected, of) = match *filter {
+        // The queries end with the column that `ids_after` compares with `after`.
+        let (query, argument) = match *filter {
             PeopleFilter::All => ("SELECT id FROM users WHERE ?3 IS NULL AND id", None),
             PeopleFilter::Follow(key) => {
                 let followers = "SELECT u FROM follows WHERE k = ?3 AND u";
                 (followers, Some(key.as_str().to_owned()))
             }
             PeopleFilter::Address(address) => {
-                let sharing = "SELECT id FROM users WHERE email COLLATE NOCASE IN
+                let with_address = "SELECT id FROM users WHERE email COLLATE NOCASE IN
                                    (SELECT value FROM json_each(?3)) AND id";
-                let spellings = list(address.spellings().iter().map(Address::reveal));
-                (sharing, Some(spellings))
+                let spellings = json_list(address.spellings().iter().map(Address::reveal));
+                (with_address, Some(spellings))
             }
             PeopleFilter::Near(point, km) => {
                 return self
@@ -102,20 +102,20 @@ impl Directory for Sqlite {
             PeopleFilter::Chose(choices) => {
                 let choices = choices.clone();
                 return self
-                    .read(move |transaction| chose(transaction, &choices, &after, limit))
+                    .read(move |transaction| find_by_choices(transaction, &choices, &after, limit))
                     .await;
             }
         };
         self.read(move |transaction| {
-            let found = names(transaction, selected, &of, &after, limit)?;
-            Ok(found.iter().map(UserId::stored).collect())
+            let ids = ids_after(transaction, query, &argument, &after, limit)?;
+            Ok(ids.iter().map(UserId::stored).collect())
         })
         .await
     }
 
     async fn values(&self, field: UserField) -> Result<Vec<String>> {
         let sql = match field {
-            // Jumps from each zone to the next one, instead of reading the whole index.
+            // Looks up the zone after each zone, instead of reading the whole index.
             UserField::Zone => {
                 "WITH RECURSIVE zones(tz) AS (
                     SELECT min(tz) FROM users
@@ -126,8 +126,9 @@ impl Directory for Sqlite {
             }
             UserField::Locale => "SELECT DISTINCT locale FROM users WHERE locale IS NOT NULL",
         };
-        let found = self.read(move |transaction| transaction.all(sql, [], text));
-        Ok(found.await?.into_iter().flatten().collect())
+        let values =
+            self.read(move |transaction| transaction.query_all(sql, [], first_as_text)).await?;
+        Ok(values.into_iter().flatten().collect())
     }
 
     async fn following(&self, follows: &[(FollowKey, UserId)]) -> Result<Vec<bool>> {
@@ -145,12 +146,12 @@ impl Directory for Sqlite {
         after: Option<&FollowKey>,
         limit: usize,
     ) -> Result<Vec<FollowKey>> {
-        let of = Some(user.as_str().to_owned());
+        let user = Some(user.as_str().to_owned());
         let after = after.map(|after| after.as_str().to_owned());
         self.read(move |transaction| {
-            let keys = "SELECT k FROM follows WHERE u = ?3 AND k";
-            let found = names(transaction, keys, &of, &after, limit)?;
-            Ok(found.iter().map(FollowKey::stored).collect())
+            let query = "SELECT k FROM follows WHERE u = ?3 AND k";
+            let keys = ids_after(transaction, query, &user, &after, limit)?;
+            Ok(keys.iter().map(FollowKey::stored).collect())
         })
         .await
     }
@@ -161,7 +162,7 @@ impl Directory for Sqlite {
 
     async fn put_inboxes(&self, inboxes: &[(Inbox, Id)]) -> Result<Vec<bool>> {
         self.change_each(inboxes, |transaction, (inbox, revision)| {
-            let stored = revision_of(transaction, &inbox.user)?;
+            let stored = inbox_revision(transaction, &inbox.user)?;
             if stored != inbox.revision {
                 return Ok(stored == Some(*revision));
             }
@@ -179,7 +180,7 @@ impl Directory for Sqlite {
 ///
 /// Each combination is a range of an index, in id order. No more of it is read than can be
 /// returned.
-fn chose(
+fn find_by_choices(
     transaction: &Transaction<'_>,
     choices: &DueChoices,
     after: &Option<String>,
@@ -188,75 +189,79 @@ fn chose(
     let sql = format!(
         "SELECT id FROM users WHERE tz IS ?1 AND hour IS ?2 AND cadence IS ?3 AND weekday IS ?4
             AND id {} ?5 ORDER BY id LIMIT ?6",
-        bound(after)
+        lower_bound_operator(after)
     );
     let tz = choices.tz.map(|tz| tz.name());
     let after = after.as_deref().unwrap_or_default();
-    let mut found: Vec<String> = Vec::new();
+    let mut ids: Vec<String> = Vec::new();
     for cadence in &choices.cadences {
         let cadence = cadence.map(Cadence::as_str);
         for weekday in &choices.weekdays {
             let weekday = weekday.map(|day| day.to_string());
-            found.extend(readable(limit, |most| {
-                let values = (tz, choices.hour, cadence, &weekday, after, most);
-                transaction.all(&sql, values, text)
+            ids.extend(read_until_limit(limit, |row_limit| {
+                let values = (tz, choices.hour, cadence, &weekday, after, row_limit);
+                transaction.query_all(&sql, values, first_as_text)
             })?);
         }
     }
-    found.sort_unstable();
-    found.dedup();
-    Ok(found.iter().map(UserId::stored).take(limit).collect())
+    ids.sort_unstable();
+    ids.dedup();
+    Ok(ids.iter().map(UserId::stored).take(limit).collect())
 }
 
-/// Returns the first column of a query, in ascending order after `after`. `of` is its third
-/// parameter. Skips values that are not UTF-8. Fewer than `limit` values are the last ones.
-fn names(
+/// Returns the ids that a query selects, in ascending order after `after`. The query ends with the
+/// column to compare, and `argument` is its third parameter. Skips ids that are not UTF-8. Fewer
+/// than `limit` ids are the last ones.
+fn ids_after(
     transaction: &Transaction<'_>,
-    selected: &str,
-    of: &Option<String>,
+    query: &str,
+    argument: &Option<String>,
     after: &Option<String>,
     limit: usize,
 ) -> Result<Vec<String>> {
-    let sql = format!("{selected} {} ?1 ORDER BY 1 LIMIT ?2", bound(after));
+    let sql = format!("{query} {} ?1 ORDER BY 1 LIMIT ?2", lower_bound_operator(after));
     let from = after.as_deref().unwrap_or_default();
-    readable(limit, |most| transaction.all(&sql, (from, most, of), text))
+    read_until_limit(limit, |row_limit| {
+        transaction.query_all(&sql, (from, row_limit, argument), first_as_text)
+    })
 }
 
-/// Returns at most `limit` names of a query that takes a limit, and skips those that are not UTF-8.
-/// Fewer than `limit` are the last ones.
-fn readable(
+/// Runs a query with a row limit, and raises the limit until the result has `limit` ids besides
+/// those that are not UTF-8 (`None`). Fewer than `limit` ids are the last ones.
+fn read_until_limit(
     limit: usize,
     query: impl Fn(i64) -> Result<Vec<Option<String>>>,
 ) -> Result<Vec<String>> {
-    let mut most = limit;
+    let mut row_limit = limit;
     loop {
-        let found = query(most as i64)?;
-        let all = found.len();
-        let mut names: Vec<String> = found.into_iter().flatten().collect();
-        if names.len() >= limit || all < most {
-            if names.len() < all {
+        let rows = query(row_limit as i64)?;
+        let row_count = rows.len();
+        let mut ids: Vec<String> = rows.into_iter().flatten().collect();
+        if ids.len() >= limit || row_count < row_limit {
+            if ids.len() < row_count {
                 tracing::warn!("users or follows with names that are not UTF-8 are skipped");
             }
-            names.truncate(limit);
-            return Ok(names);
+            ids.truncate(limit);
+            return Ok(ids);
         }
-        most = most.saturating_mul(2);
+        row_limit = row_limit.saturating_mul(2);
     }
 }
 
-/// Returns the first column, if it is a text in UTF-8.
-fn text(row: &Row<'_>) -> rusqlite::Result<Option<String>> {
+/// Returns the first column, if it is text in UTF-8.
+fn first_as_text(row: &Row<'_>) -> rusqlite::Result<Option<String>> {
     Ok(row.get_ref(0)?.as_str().ok().map(str::to_owned))
 }
 
-fn put(transaction: &Transaction<'_>, user: &User) -> Result<bool> {
+/// Replaces a user whose revision is unchanged. Returns whether it was.
+fn put_user(transaction: &Transaction<'_>, user: &User) -> Result<bool> {
     let sql = "SELECT rev FROM users WHERE id = ?1";
-    let stored: Option<i64> = transaction.first(sql, [user.id.as_str()], |row| row.get(0))?;
-    let read = user.revision.0 as i64;
-    if stored.unwrap_or_default() != read {
+    let stored: Option<i64> = transaction.query_first(sql, [user.id.as_str()], |row| row.get(0))?;
+    let expected = user.revision.0 as i64;
+    if stored.unwrap_or_default() != expected {
         return Ok(false);
     }
-    write(transaction, user, read + 1)?;
+    replace_user(transaction, user, expected + 1)?;
     if !user.mutes.is_empty() || user.start.is_some() {
         // Feeds count muted items as read, and show nothing from before a start.
         notify(transaction, &ChangeNotice::people([user.id.as_str()]))?;
@@ -264,96 +269,93 @@ fn put(transaction: &Transaction<'_>, user: &User) -> Result<bool> {
     Ok(true)
 }
 
-/// Replaces a record regardless of its revision.
-pub(super) fn write(transaction: &Transaction<'_>, user: &User, rev: i64) -> Result<()> {
-    let mut fields = fields(&UserRecord::from_value(user))?;
+/// Replaces a user regardless of its revision.
+pub(super) fn replace_user(transaction: &Transaction<'_>, user: &User, rev: i64) -> Result<()> {
+    let mut fields = to_fields(&UserRecord::from_value(user))?;
     fields.insert("rev".to_owned(), rev.into());
     fields.insert("cell".to_owned(), user.loc.map(cell).into());
     USERS.replace(transaction, &fields)
 }
 
-fn find(transaction: &Transaction<'_>, id: &UserId) -> Result<Option<User>> {
-    let error = match USERS.find::<UserRecord>(transaction, "id = ?1", [id.as_str()]) {
-        Ok(mut found) => return Ok(found.pop()),
-        Err(error) if error.is_outage() => return Err(error),
-        Err(error) => error,
+fn find_user(transaction: &Transaction<'_>, id: &UserId) -> Result<Option<User>> {
+    let error = match USERS.find_one::<UserRecord>(transaction, "id = ?1", [id.as_str()]) {
+        Err(error) if !error.is_outage() => error,
+        result => return result,
     };
     let mut statement = transaction.prepare_cached("SELECT * FROM users WHERE id = ?1")?;
     let mut rows = statement.query([id.as_str()])?;
     let Some(row) = rows.next()? else {
         return Ok(None);
     };
-    let stored = USERS.fields(row, Fields::new()).ok();
-    Ok(Some(user_with_defaults(id.clone(), &error, stored)))
+    let fields = USERS.read_fields(row, Fields::new()).ok();
+    Ok(Some(user_with_defaults(id.clone(), &error, fields)))
 }
 
 fn find_inbox(transaction: &Transaction<'_>, user: &UserId) -> Result<Option<Inbox>> {
-    match INBOXES.find::<InboxRecord>(transaction, "user = ?1", [user.as_str()]) {
-        Ok(mut found) => Ok(found.pop()),
-        Err(error) if error.is_outage() => Err(error),
-        Err(error) => {
-            tracing::warn!(%error, "an inbox cannot be read; all is new");
-            Ok(Some(Inbox {
-                revision: revision_of(transaction, user)?,
-                ..Inbox::empty(user.clone())
-            }))
+    match INBOXES.find_one::<InboxRecord>(transaction, "user = ?1", [user.as_str()]) {
+        Err(error) if !error.is_outage() => {
+            tracing::warn!(%error, "an inbox cannot be read; all its items count as new");
+            let revision = inbox_revision(transaction, user)?;
+            Ok(Some(Inbox { revision, ..Inbox::empty(user.clone()) }))
         }
+        result => result,
     }
 }
 
-/// Returns the revision of the stored record; `None` if there is no record or no valid revision.
-fn revision_of(transaction: &Transaction<'_>, user: &UserId) -> Result<Option<Id>> {
+/// Returns the stored revision; `None` if there is no record or no valid revision.
+fn inbox_revision(transaction: &Transaction<'_>, user: &UserId) -> Result<Option<Id>> {
     let sql = "SELECT stamp FROM inboxes WHERE user = ?1";
-    let stamp: Option<String> = transaction.first(sql, [user.as_str()], |row| row.get(0))?;
+    let stamp: Option<String> = transaction.query_first(sql, [user.as_str()], |row| row.get(0))?;
     Ok(stamp.and_then(|stamp| stamp.parse().ok()))
 }
 
-/// Cells per degree. Half a degree is 56 km from south to north.
-const PER_DEGREE: f64 = 2.0;
-/// Cells around the Earth.
-const COLUMNS: i64 = 720;
+/// Grid cells per degree. Half a degree is 56 km from south to north.
+const CELLS_PER_DEGREE: f64 = 2.0;
+/// Number of grid cells around the Earth.
+const GRID_COLUMNS: i64 = 720;
 /// Maximum number of cells to merge. Each is a cursor, and opening one costs as much as reading
 /// about 30 users.
-const MOST: usize = 1_000;
+const MAX_CELLS: usize = 1_000;
 /// Margin for rounding errors in the outline of a circle, in degrees: a tenth of a millimeter.
-const SLACK: f64 = 1e-9;
+const MARGIN_DEGREES: f64 = 1e-9;
 
-/// Returns the cell of a place.
-fn cell(place: Point) -> i64 {
-    row(place.lat()) * COLUMNS + column(place.lng()).rem_euclid(COLUMNS)
+/// Returns the cell of a point.
+fn cell(point: Point) -> i64 {
+    grid_row(point.lat()) * GRID_COLUMNS + grid_column(point.lng()).rem_euclid(GRID_COLUMNS)
 }
 
-fn row(lat: f64) -> i64 {
-    ((lat + 90.0) * PER_DEGREE).floor() as i64
+fn grid_row(lat: f64) -> i64 {
+    ((lat + 90.0) * CELLS_PER_DEGREE).floor() as i64
 }
 
-fn column(lng: f64) -> i64 {
-    ((lng + 180.0) * PER_DEGREE).floor() as i64
+fn grid_column(lng: f64) -> i64 {
+    ((lng + 180.0) * CELLS_PER_DEGREE).floor() as i64
 }
 
 /// Returns all cells that a circle touches, and possibly a few more; `None` if there are more than
-/// [`MOST`].
+/// [`MAX_CELLS`].
 fn cells(center: Point, km: f64) -> Option<Vec<i64>> {
     let angle = km / EARTH_RADIUS_KM;
-    let reach = angle.to_degrees() + SLACK;
-    let south = (center.lat() - reach).max(-90.0);
-    let north = (center.lat() + reach).min(90.0);
+    let height = angle.to_degrees() + MARGIN_DEGREES;
+    let south = (center.lat() - height).max(-90.0);
+    let north = (center.lat() + height).min(90.0);
     // The width at the widest latitude. A circle that contains a pole spans all longitudes.
     let width = if south > -90.0 && north < 90.0 {
         let widest = angle.sin() / center.lat().to_radians().cos();
-        widest.min(1.0).asin().to_degrees() + SLACK
+        widest.min(1.0).asin().to_degrees() + MARGIN_DEGREES
     } else {
         180.0
     };
-    let (west, mut east) = (column(center.lng() - width), column(center.lng() + width));
-    east = east.min(west + COLUMNS - 1);
-    let (south, north) = (row(south), row(north));
-    let count = (north - south + 1) * (east - west + 1);
-    if usize::try_from(count).ok()? > MOST {
+    let west = grid_column(center.lng() - width);
+    let east = grid_column(center.lng() + width).min(west + GRID_COLUMNS - 1);
+    let (first_row, last_row) = (grid_row(south), grid_row(north));
+    let count = (last_row - first_row + 1) * (east - west + 1);
+    if usize::try_from(count).ok()? > MAX_CELLS {
         return None;
     }
-    let squares = |row| (west..=east).map(move |column| row * COLUMNS + column.rem_euclid(COLUMNS));
-    Some((south..=north).flat_map(squares).collect())
+    let cells_of_row =
+        |row| (west..=east).map(move |column| row * GRID_COLUMNS + column.rem_euclid(GRID_COLUMNS));
+    Some((first_row..=last_row).flat_map(cells_of_row).collect())
 }
 
 /// Returns the users within the circle in ascending order, starting after `after`, at most `limit`.
@@ -364,74 +366,80 @@ fn find_near(
     after: &Option<String>,
     limit: usize,
 ) -> Result<Vec<UserId>> {
-    let (bound, from) = (bound(after), after.as_deref().unwrap_or_default());
-    let (cells, compared) = match cells(center, km) {
+    let (id_operator, from) = (lower_bound_operator(after), after.as_deref().unwrap_or_default());
+    let (cells, cell_operator) = match cells(center, km) {
         Some(cells) => (cells, "="),
+        // `cell >= 0` selects all users with a point.
         None => (vec![0], ">="),
     };
     let sql = format!(
-        "SELECT id, lng, lat FROM users WHERE id {bound} ?1 AND cell {compared} ?2 ORDER BY id"
+        "SELECT id, lng, lat FROM users
+         WHERE id {id_operator} ?1 AND cell {cell_operator} ?2 ORDER BY id"
     );
-    let statements = cells.iter().map(|_| transaction.prepare_cached(&sql));
-    let mut statements: Vec<_> = statements.collect::<rusqlite::Result<_>>()?;
-    let mut lists = Vec::with_capacity(cells.len());
+    let mut statements = cells
+        .iter()
+        .map(|_| transaction.prepare_cached(&sql))
+        .collect::<rusqlite::Result<Vec<_>>>()?;
+    let mut cursors = Vec::with_capacity(cells.len());
     for (statement, cell) in statements.iter_mut().zip(&cells) {
-        lists.push(statement.query((from, cell))?);
+        cursors.push(statement.query((from, cell))?);
     }
-    // Returns the next user of a list who is within the circle.
-    let next = |list: &mut Rows<'_>| -> Result<Option<String>> {
-        while let Some(row) = list.next()? {
-            let (lng, lat): (Option<f64>, Option<f64>) = (row.get("lng")?, row.get("lat")?);
-            let place = lng.zip(lat).and_then(|(lng, lat)| Point::new(lng, lat).ok());
-            if place.is_some_and(|place| center.distance_km(place) <= km)
-                && let Some(id) = text(row)?
-            {
-                return Ok(Some(id));
-            }
-        }
-        Ok(None)
-    };
-    let mut heads = BinaryHeap::new();
-    for (n, list) in lists.iter_mut().enumerate() {
-        heads.extend(next(list)?.map(|user| Reverse((user, n))));
+    // The next user of each cursor. Popping the heap merges the cursors in id order.
+    let mut next_users = BinaryHeap::new();
+    for (n, cursor) in cursors.iter_mut().enumerate() {
+        next_users.extend(next_within(cursor, center, km)?.map(|user| Reverse((user, n))));
     }
-    let mut found = Vec::new();
-    while found.len() < limit
-        && let Some(Reverse((user, n))) = heads.pop()
+    let mut users = Vec::new();
+    while users.len() < limit
+        && let Some(Reverse((user, n))) = next_users.pop()
     {
-        found.push(UserId::stored(user));
-        heads.extend(next(&mut lists[n])?.map(|user| Reverse((user, n))));
+        users.push(UserId::stored(user));
+        next_users.extend(next_within(&mut cursors[n], center, km)?.map(|user| Reverse((user, n))));
     }
-    Ok(found)
+    Ok(users)
+}
+
+/// Returns the next user of a cursor who is within the circle.
+fn next_within(cursor: &mut Rows<'_>, center: Point, km: f64) -> Result<Option<String>> {
+    while let Some(row) = cursor.next()? {
+        let (lng, lat): (Option<f64>, Option<f64>) = (row.get("lng")?, row.get("lat")?);
+        let point = lng.zip(lat).and_then(|(lng, lat)| Point::new(lng, lat).ok());
+        if point.is_some_and(|point| center.distance_km(point) <= km)
+            && let Some(id) = first_as_text(row)?
+        {
+            return Ok(Some(id));
+        }
+    }
+    Ok(None)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn at(lng: f64, lat: f64) -> Point {
+    fn point(lng: f64, lat: f64) -> Point {
         Point::new(lng, lat).unwrap()
     }
 
     #[test]
     fn both_sides_of_the_antimeridian_share_a_cell() {
-        assert_eq!(cell(at(180.0, 10.2)), cell(at(-180.0, 10.2)));
-        assert_eq!(cell(at(180.0, 10.2)), cell(at(-179.6, 10.2)));
+        assert_eq!(cell(point(180.0, 10.2)), cell(point(-180.0, 10.2)));
+        assert_eq!(cell(point(180.0, 10.2)), cell(point(-179.6, 10.2)));
     }
 
     #[test]
     fn a_city_needs_a_few_cells_and_a_continent_too_many() {
-        let berlin = at(13.4, 52.5);
+        let berlin = point(13.4, 52.5);
         assert!(cells(berlin, 10.0).unwrap().len() <= 4);
         assert!(cells(berlin, 50.0).unwrap().len() <= 16);
         assert_eq!(cells(berlin, 3_000.0), None);
-        assert_eq!(cells(at(0.0, 90.0), 1.0), None);
+        assert_eq!(cells(point(0.0, 90.0), 1.0), None);
     }
 
     #[test]
-    fn a_row_without_a_complete_place_is_skipped() {
+    fn a_row_without_a_complete_point_is_skipped() {
         let mut connection = rusqlite::Connection::open_in_memory().unwrap();
-        let cell = cell(at(13.4, 52.5));
+        let cell = cell(point(13.4, 52.5));
         let rows = format!(
             "CREATE TABLE users (id TEXT, lng REAL, lat REAL, cell INTEGER);
              INSERT INTO users VALUES ('ada', NULL, 52.5, {cell}), ('ben', 13.4, 52.5, {cell})"
@@ -440,8 +448,8 @@ mod tests {
         let transaction = connection.transaction().unwrap();
 
         for km in [1.0, 3_000.0] {
-            let found = find_near(&transaction, at(13.4, 52.5), km, &None, 10);
-            assert_eq!(found.ok(), Some(vec![UserId::stored("ben")]), "{km}");
+            let users = find_near(&transaction, point(13.4, 52.5), km, &None, 10);
+            assert_eq!(users.ok(), Some(vec![UserId::stored("ben")]), "{km}");
         }
     }
 
@@ -456,13 +464,17 @@ mod tests {
         ) {
             // The point at a share of the distance in that direction (the direct problem on a
             // sphere).
-            let (angle, from) = (share * km / EARTH_RADIUS_KM, lat.to_radians());
-            let to = (from.sin() * angle.cos() + from.cos() * angle.sin() * bearing.cos()).clamp(-1.0, 1.0).asin();
-            let turn = (bearing.sin() * angle.sin() * from.cos()).atan2(angle.cos() - from.sin() * to.sin());
-            let there = at((lng + turn.to_degrees() + 540.0).rem_euclid(360.0) - 180.0, to.to_degrees().clamp(-90.0, 90.0));
-            let center = at(lng, lat);
-            if let Some(cells) = cells(center, km) && center.distance_km(there) <= km {
-                proptest::prop_assert!(cells.contains(&cell(there)), "{there:?}");
+            let (angle, lat1) = (share * km / EARTH_RADIUS_KM, lat.to_radians());
+            let sin_lat2 = lat1.sin() * angle.cos() + lat1.cos() * angle.sin() * bearing.cos();
+            let lat2_radians = sin_lat2.clamp(-1.0, 1.0).asin();
+            let y = bearing.sin() * angle.sin() * lat1.cos();
+            let x = angle.cos() - lat1.sin() * lat2_radians.sin();
+            let (lng2, lat2) = (lng + y.atan2(x).to_degrees(), lat2_radians.to_degrees());
+            let destination =
+                point((lng2 + 540.0).rem_euclid(360.0) - 180.0, lat2.clamp(-90.0, 90.0));
+            let center = point(lng, lat);
+            if let Some(cells) = cells(center, km) && center.distance_km(destination) <= km {
+                proptest::prop_assert!(cells.contains(&cell(destination)), "{destination:?}");
             }
         }
     }
