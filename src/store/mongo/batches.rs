@@ -12,12 +12,12 @@ use chrono::{DateTime, Utc};
 
 use super::bulk::{CommandKind, Replacement, Update, delete_one};
 use super::grouped_updates::{RECORDS_PER_STATEMENT, update_statement};
+use super::reads::in_order_of;
 use super::{ACCUMULATORS, BATCHES, Mongo, date, oid, without_nulls};
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition, BatchItem, Keep};
 use crate::domain::coordination::LONGEST_LEASE;
 use crate::domain::{Batch, BatchKey, BatchState, EventType, Id, ObjectId, UserId};
 use crate::store::record::batch::{AccumulatorRecord, BatchRecord};
-use crate::store::traits::in_order_of;
 use crate::store::types::page;
 use crate::store::{AccumulatorFilter, BatchFilter, Batches, Result};
 

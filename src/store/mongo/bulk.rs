@@ -1,9 +1,9 @@
 //! Sends many writes as few raw commands of up to a thousand statements, two in flight.
 //!
 //! A command with an unknown outcome is sent again as a whole, so every statement must be
-//! repeatable; `is_resent` marks the affected results. Statements are unordered. A reply that is `ok`
-//! may contain write errors or a write concern error. The server stops a slow command before the
-//! client gives up; it is then sent again in halves. Start with [`Mongo::write`].
+//! repeatable; `is_resent` marks the affected results. Statements are unordered. A reply that is
+//! `ok` may contain write errors or a write concern error. The server stops a slow command before
+//! the client gives up; it is then sent again in halves. Start with [`Mongo::write`].
 
 use std::collections::VecDeque;
 

@@ -35,8 +35,8 @@ use crate::store::{
     Summing, extjson,
 };
 
-/// The maximum size of a document to import, in bytes. MongoDB's limit is 16 MiB for it and the rest
-/// of the command.
+/// The maximum size of a document to import. MongoDB's limit is 16 MiB for it and the rest of the
+/// command.
 const MAX_IMPORTED_BYTES: usize = (16 << 20) - (64 << 10);
 /// For exports.
 const DOCUMENTS_PER_CHUNK: u32 = 1_000;

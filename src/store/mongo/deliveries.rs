@@ -13,7 +13,7 @@ use chrono::{DateTime, Utc};
 
 use super::bulk::{CommandKind, Update};
 use super::grouped_updates::{Change, operators};
-use super::reads::read_records;
+use super::reads::{in_order_of, read_records};
 use super::{DELIVERIES, Mongo, date, lease_document, without_nulls};
 use crate::domain::coordination::{LONGEST_LEASE, LONGEST_WAIT};
 use crate::domain::delivery::{
@@ -21,7 +21,6 @@ use crate::domain::delivery::{
 };
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Lease, ReportKind, StackId, Tag};
 use crate::store::record::delivery::DeliveryRecord;
-use crate::store::traits::in_order_of;
 use crate::store::{Claim, Deliveries, DeliveryFilter, Result};
 
 #[async_trait]

@@ -23,7 +23,7 @@ use crate::domain::coordination::LONGEST_LEASE;
 use crate::domain::{
     ChangeNotice, Details, Event, FanOutCounts, FanOutProgress, Fanout, Id, Lease, Selector, UserId,
 };
-use crate::store::entry::{count_of, object_id};
+use crate::store::entry::{object_id, read_count};
 use crate::store::record::fanout::{DetailsRecord, FanoutRecord};
 use crate::store::record::{read_bson, read_fields, shown_id};
 use crate::store::{
@@ -192,9 +192,8 @@ impl Mongo {
         Ok(fanouts_by_key)
     }
 
-    /// Returns the ids of the oldest free fan-outs, and of the small ones after them up to the first
-    /// that is not small. An entry contains its named users and may be long, so only a few are read
-    /// at a time.
+    /// Returns the ids of the oldest free fan-outs, and of the small ones after them up to the
+    /// first that is not small. A fan-out may name many users, so only a few are read at a time.
     async fn free_fanouts(&self, free: &Document, limit: AtMost) -> Result<Vec<Bson>> {
         // Other programs may have written a value that is not a list.
         let is_short = |list: &str, otherwise: bool| {
@@ -268,7 +267,7 @@ pub(super) fn part_id(fanout: &Bson, n: i32) -> Bson {
 /// Returns the number of documents in which an earlier version stored the users of a fan-out.
 pub(super) fn part_count(fanout: &RawDocument) -> Option<u32> {
     let audience = fanout.get_document("audience").ok()?;
-    audience.get("parts").ok()?.and_then(count_of)
+    audience.get("parts").ok()?.and_then(read_count)
 }
 
 /// Some of the users of a fan-out.

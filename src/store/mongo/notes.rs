@@ -116,9 +116,9 @@ impl Notes for Mongo {
         }
     }
 
-    async fn swap_note(&self, name: &str, read: Option<&str>, text: Option<&str>) -> Result<bool> {
-        let current = doc! {"_id": name, "text": read};
-        let outcome = match (read, text) {
+    async fn swap_note(&self, name: &str, old: Option<&str>, new: Option<&str>) -> Result<bool> {
+        let current = doc! {"_id": name, "text": old};
+        let outcome = match (old, new) {
             (None, None) => return Ok(false),
             (None, Some(text)) => {
                 let note = doc! {"_id": name, "text": text};

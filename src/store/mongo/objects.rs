@@ -12,6 +12,7 @@ use bson::{Bson, RawBsonRef, RawDocument, RawDocumentBuf, doc, rawdoc};
 use chrono::DateTime;
 
 use super::bulk::Update;
+use super::reads::in_order_of;
 use super::{Mongo, OBJECTS, RETRACTIONS, oid};
 use crate::domain::{
     ChangeNotice, Event, EventType, Id, Json, ModelName, Object, ObjectId, ObjectKey, Retraction,
@@ -20,7 +21,6 @@ use crate::store::entry::object_id;
 use crate::store::record::small::ObjectRecord;
 use crate::store::record::values::{As, place};
 use crate::store::record::{shown_id, write_bson};
-use crate::store::traits::in_order_of;
 use crate::store::{Error, Objects, Result};
 
 #[async_trait]
@@ -61,13 +61,13 @@ impl Objects for Mongo {
         Ok(in_order_of(keys, objects, |object| &object.key))
     }
 
-    async fn retract(&self, retractions: &[Retraction], about: &ChangeNotice) -> Result<()> {
+    async fn retract(&self, retractions: &[Retraction], notice: &ChangeNotice) -> Result<()> {
         let statement = |Retraction { t, o, at }: &Retraction| {
             let latest = doc! {"$max": {"at": oid(*at)}};
             Update::upsert(doc! {"_id": retraction_id(t, o)}, latest)
         };
         self.upsert(RETRACTIONS, retractions.iter().map(statement)).await?;
-        self.notify(about.clone()).await;
+        self.notify(notice.clone()).await;
         Ok(())
     }
 

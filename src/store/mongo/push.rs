@@ -27,7 +27,7 @@ const MAX_BATCHES_IN_FLIGHT: usize = 2;
 /// whether the stack has entries of its fan-outs.
 const MAX_SHORT_LIST: usize = 4;
 
-/// A push in progress. It identifies users by their index in [`Pushes::people`].
+/// A push in progress. Users are identified by their index in the [`Pushes`].
 pub(super) struct Push<'a> {
     store: &'a Mongo,
     day: Day,

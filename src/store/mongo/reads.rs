@@ -5,7 +5,8 @@
 //! new primary may return old data. So every read carries the highest cluster time seen, and a
 //! server that lags behind it waits or fails. See decision 11.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
 
 use bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
 use futures::stream::{self, BoxStream};
@@ -408,6 +409,17 @@ pub(super) fn read_records<R: Record>(documents: &[RawDocumentBuf]) -> Result<Ve
         record => Some(record),
     };
     documents.iter().filter_map(read).collect()
+}
+
+/// Returns the value with each key, in the order of the keys.
+pub(super) fn in_order_of<K: Eq + Hash + Clone, V: Clone>(
+    keys: &[K],
+    values: impl IntoIterator<Item = V>,
+    key_of: impl Fn(&V) -> &K,
+) -> Vec<Option<V>> {
+    let by_key: HashMap<K, V> =
+        values.into_iter().map(|value| (key_of(&value).clone(), value)).collect();
+    keys.iter().map(|key| by_key.get(key).cloned()).collect()
 }
 
 /// Calls `start` for each index, at most `limit` at a time, and `collect` for each result.

@@ -13,7 +13,7 @@ use chrono_tz::Tz;
 use sha2::{Digest, Sha256};
 
 use super::bulk::{CommandKind, Replacement, delete_one};
-use super::reads::decode;
+use super::reads::{decode, in_order_of};
 use super::upgrade::any_case;
 use super::{FOLLOWS, INBOXES, Mongo, USERS, oid, without_nulls};
 use crate::domain::audience::EARTH_RADIUS_KM;
@@ -25,7 +25,6 @@ use crate::store::record::small::{Follow, InboxRecord};
 use crate::store::record::user::{StoredFields, UserRecord, user_with_defaults};
 use crate::store::record::values::As;
 use crate::store::record::{read_bson, write_bson};
-use crate::store::traits::in_order_of;
 use crate::store::{Directory, FollowChange, PeopleFilter, Result, UserField};
 
 const FOLLOWS_PER_READ: usize = 1_000;
