@@ -119,11 +119,11 @@ impl Mongo {
     async fn write_day_markers(&self, entries: &[NewEntry<'_>]) -> Result<Vec<BadStack>> {
         let day = entries[0].stack.day;
         let name = day.collection();
-        let entries = self.write_shared_markers(&name, entries).await?;
-        let statements = entries.iter().map(|entry| append_statement(entry));
+        let remaining = self.write_shared_markers(&name, entries).await?;
+        let statements = remaining.iter().map(|entry| append_statement(entry));
         let outcome = self.write(CommandKind::Update, &name, statements).await?;
         let defective = outcome.defects()?.into_iter().map(|(index, reason)| {
-            let user = entries[index].user.clone();
+            let user = remaining[index].user.clone();
             BadStack { user, day, reason }
         });
         Ok(defective.collect())

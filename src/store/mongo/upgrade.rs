@@ -166,8 +166,8 @@ impl Mongo {
     /// Returns whether the database has no collections of tidings and no days of other writers.
     pub async fn is_bare(&self) -> Result<bool> {
         let listed = self.find_collections(doc! {}).await?;
-        let kept = [USERS, FOLLOWS, OBJECTS, FANOUTS, DELIVERIES, SUPPRESSIONS];
-        let is_ours = |name: &str| kept.contains(&name) || Day::of_collection(name).is_some();
+        let ours = [USERS, FOLLOWS, OBJECTS, FANOUTS, DELIVERIES, SUPPRESSIONS];
+        let is_ours = |name: &str| ours.contains(&name) || Day::of_collection(name).is_some();
         let mut names = listed.iter().filter_map(|listed| listed.get_str("name").ok());
         Ok(!names.any(is_ours))
     }
