@@ -1,5 +1,5 @@
-//! Whole days: their documents as lines, the checksum of a day, and how to restore a stack that
-//! other writers have written to meanwhile ([`merge`]).
+//! Whole days: their documents as lines, the checksum of a day, and how to restore a stack to which
+//! other programs have written meanwhile ([`merge`]).
 //!
 //! Days with equal sums hold the same documents, byte for byte and in the same order. An export is
 //! verified by its sum, and a day is dropped only if its sum matches.
@@ -7,7 +7,7 @@
 use bson::{Bson, RawBson, RawBsonRef, RawDocument};
 use sha2::{Digest, Sha256};
 
-use super::entry::{read_entry, with_coverage};
+use super::entry::{read_entry, with_covered_count};
 use super::extjson::to_line;
 use super::types::{Error, Result};
 use crate::domain::{Day, DigestMarker, Entry, Event, Stack, StackId};
@@ -82,17 +82,14 @@ pub(super) fn merge(
         return Ok(Vec::new());
     }
     let user = || owner_of(exported);
-    match (parts(stored), parts(exported), meeting) {
-        (Some((before, rest)), Some((ours, our_rest)), Meeting::Append { is_expired })
-            if rest == our_rest =>
+    match (StackFields::read(stored), StackFields::read(exported), meeting) {
+        (Some(stored), Some(exported), Meeting::Append { is_expired })
+            if stored.others == exported.others =>
         {
-            let new = entries_to_append(day, &before, &ours, is_expired);
-            new.ok_or_else(|| Error::Pending { user: user(), day })
+            entries_to_append(day, &stored.events, &exported.events, is_expired)
+                .ok_or_else(|| Error::Pending { user: user(), day })
         }
-        _ => {
-            let what = format!("the stack of {} on {day}", user());
-            Err(Error::Conflict(what))
-        }
+        _ => Err(Error::Conflict(format!("the stack of {} on {day}", user()))),
     }
 }
 
@@ -106,23 +103,29 @@ pub(super) fn owner_of(document: &RawDocument) -> String {
     }
 }
 
-type Parts<'a> = (Vec<RawBson>, Vec<(&'a str, RawBson)>);
+/// The fields of a document of a day.
+struct StackFields<'a> {
+    events: Vec<RawBson>,
+    /// All other fields, by name.
+    others: Vec<(&'a str, RawBson)>,
+}
 
-/// Returns the elements of `events`, and all other fields by name. `None` if `events` is not a
-/// list, or a field cannot be read.
-fn parts(document: &RawDocument) -> Option<Parts<'_>> {
-    let (mut events, mut rest) = (None, Vec::new());
-    for field in document {
-        let (name, value) = field.ok()?;
-        match value {
-            RawBsonRef::Array(list) if name.as_str() == "events" => {
-                let elements = list.into_iter().map(|element| element.map(RawBson::from));
-                events = Some(elements.collect::<bson::error::Result<_>>().ok()?);
+impl<'a> StackFields<'a> {
+    /// Returns `None` if `events` is not a list, or a field cannot be read.
+    fn read(document: &'a RawDocument) -> Option<Self> {
+        let (mut events, mut others) = (None, Vec::new());
+        for field in document {
+            let (name, value) = field.ok()?;
+            match value {
+                RawBsonRef::Array(list) if name.as_str() == "events" => {
+                    let elements = list.into_iter().map(|element| element.map(RawBson::from));
+                    events = Some(elements.collect::<bson::error::Result<_>>().ok()?);
+                }
+                value => others.push((name.as_str(), RawBson::from(value))),
             }
-            value => rest.push((name.as_str(), RawBson::from(value))),
         }
+        Some(Self { events: events?, others })
     }
-    Some((events?, rest))
 }
 
 /// Reads an element of `events`.
@@ -134,8 +137,24 @@ fn entry_of(element: &RawBson) -> Entry {
 }
 
 /// Returns the marker with this number of covered entries. `None` if a field of it cannot be read.
-fn covering(marker: &RawBson, n: usize) -> Option<RawBson> {
-    with_coverage(marker.as_document()?, n).map(RawBson::Document)
+fn marker_covering(marker: &RawBson, count: usize) -> Option<RawBson> {
+    with_covered_count(marker.as_document()?, count).map(RawBson::Document)
+}
+
+/// Returns whether an earlier restore has put the exported elements into `stored`, one after the
+/// other. If they are not at the start, their markers also count the entries before them.
+fn contains_restored(stored: &[RawBson], exported: &[RawBson], entries: &[Entry]) -> bool {
+    let is_at = |position: usize| {
+        let mut pairs = exported.iter().zip(entries).zip(&stored[position..]);
+        pairs.all(|((exported, entry), stored)| match entry {
+            Entry::Marker(DigestMarker { n: Some(n), .. }) if position > 0 => {
+                marker_covering(exported, *n as usize + position).as_ref() == Some(stored)
+            }
+            _ => exported == stored,
+        })
+    };
+    let last = stored.len().checked_sub(exported.len());
+    last.is_some_and(|last| (0..=last).any(is_at))
 }
 
 /// Returns the elements of an exported stack to append to `stored`, in order, so that each is there
@@ -155,53 +174,40 @@ fn entries_to_append(
     if let Some(new) = exported.strip_prefix(stored) {
         return Some(new.to_vec());
     }
-    let ours: Vec<Entry> = exported.iter().map(entry_of).collect();
-    // Whether an earlier restore put the exported entries at this position. If it is not the start,
-    // markers then count the `from` entries before them as well.
-    let is_at = |from: usize| {
-        let pairs = exported.iter().zip(&ours).zip(&stored[from..]);
-        let mut pairs = pairs.map(|((exported, entry), stored)| match entry {
-            Entry::Marker(DigestMarker { n: Some(n), .. }) if from > 0 => {
-                covering(exported, *n as usize + from).as_ref() == Some(stored)
-            }
-            _ => exported == stored,
-        });
-        pairs.all(|is_same| is_same)
-    };
-    let room = stored.len().checked_sub(exported.len());
-    if room.is_some_and(|room| (0..=room).any(is_at)) {
+    let entries: Vec<Entry> = exported.iter().map(entry_of).collect();
+    if contains_restored(stored, exported, &entries) {
         return Some(Vec::new());
     }
-    let before = Stack::new(StackId::of(day), stored.iter().map(entry_of).collect());
-    let is_stored = |index: usize| match &ours[index] {
+    let stack = Stack::new(StackId::of(day), stored.iter().map(entry_of).collect());
+    let is_stored = |index: usize| match &entries[index] {
         Entry::Marker(DigestMarker { id: None, .. }) | Entry::Event(Event { i: None, .. }) => false,
-        Entry::Marker(DigestMarker { id, .. }) => before.markers().any(|marker| marker.id == *id),
+        Entry::Marker(DigestMarker { id, .. }) => stack.markers().any(|marker| marker.id == *id),
         Entry::Event(_) | Entry::Mailed(_) | Entry::Other => stored.contains(&exported[index]),
     };
-    let has_pending = !is_expired && before.has_uncovered();
+    let has_pending = !is_expired && stack.has_uncovered();
     // `excluded[n]`: number of entries among the first `n` that are not appended.
-    let (mut excluded, mut append) = (vec![0], Vec::new());
-    for (index, entry) in ours.iter().enumerate() {
-        let mut is_left_out = is_stored(index);
+    let (mut excluded, mut appended) = (vec![0], Vec::new());
+    for (index, entry) in entries.iter().enumerate() {
+        let mut is_excluded = is_stored(index);
         let mut element = exported[index].clone();
         if let Entry::Marker(DigestMarker { n, .. }) = entry {
-            let covers = n.map_or(index, |n| (n as usize).min(index));
+            let covered = n.map_or(index, |n| (n as usize).min(index));
             // The stored part may have a marker of the same email. This one is still needed if it
             // covers appended entries.
-            is_left_out &= excluded[covers] == covers;
-            if has_pending && !is_left_out {
+            is_excluded &= excluded[covered] == covered;
+            if has_pending && !is_excluded {
                 return None;
             }
-            if n.is_some() && !is_left_out {
-                element = covering(&element, covers - excluded[covers] + stored.len())?;
+            if n.is_some() && !is_excluded {
+                element = marker_covering(&element, covered - excluded[covered] + stored.len())?;
             }
         }
-        if !is_left_out {
-            append.push(element);
+        if !is_excluded {
+            appended.push(element);
         }
-        excluded.push(excluded[index] + usize::from(is_left_out));
+        excluded.push(excluded[index] + usize::from(is_excluded));
     }
-    Some(append)
+    Some(appended)
 }
 
 #[cfg(test)]

@@ -16,12 +16,12 @@ use crate::domain::{
 use crate::store::NewMarker;
 
 /// Returns the id in an ObjectId.
-pub(super) fn id_of(value: RawBsonRef<'_>) -> Option<Id> {
+fn read_id(value: RawBsonRef<'_>) -> Option<Id> {
     value.as_object_id().map(|id| Id::from_bytes(id.bytes()))
 }
 
 /// Reads a count from any number type. Negative numbers become 0.
-pub(super) fn count_of(value: RawBsonRef<'_>) -> Option<u32> {
+pub(super) fn read_count(value: RawBsonRef<'_>) -> Option<u32> {
     let clamp = |n: i64| u32::try_from(n.max(0)).unwrap_or(u32::MAX);
     match value {
         RawBsonRef::Int32(n) => Some(clamp(n.into())),
@@ -47,16 +47,16 @@ pub(super) fn read_entry(document: &RawDocument) -> Result<Entry> {
             "o" => {
                 o = value().and_then(|o| match o {
                     RawBsonRef::String(text) => Some(ObjectId::stored(text)),
-                    other => id_of(other).map(|id| ObjectId::stored(id.to_string())),
+                    other => read_id(other).map(|id| ObjectId::stored(id.to_string())),
                 });
             }
             "i" => match value() {
-                Some(RawBsonRef::Array(array)) => fanouts = ids(array)?,
-                value => i = value.and_then(id_of),
+                Some(RawBsonRef::Array(array)) => fanouts = read_ids(array)?,
+                value => i = value.and_then(read_id),
             },
-            "mailed" => mailed = value().and_then(id_of),
-            "flushed" => flushed = Some(value().and_then(id_of)),
-            "n" => n = value().and_then(count_of),
+            "mailed" => mailed = value().and_then(read_id),
+            "flushed" => flushed = Some(value().and_then(read_id)),
+            "n" => n = value().and_then(read_count),
             _ => {}
         }
     }
@@ -71,10 +71,10 @@ pub(super) fn read_entry(document: &RawDocument) -> Result<Entry> {
 }
 
 /// Returns the ids in an array; `None` if it has any other element.
-fn ids(array: &RawArray) -> Result<Option<Vec<Id>>> {
+fn read_ids(array: &RawArray) -> Result<Option<Vec<Id>>> {
     let mut ids = Vec::new();
     for element in array.iter_elements() {
-        match element?.value().ok().and_then(id_of) {
+        match element?.value().ok().and_then(read_id) {
             Some(id) => ids.push(id),
             None => return Ok(None),
         }
@@ -83,7 +83,7 @@ fn ids(array: &RawArray) -> Result<Option<Vec<Id>>> {
 }
 
 /// Returns a number of entries, in the smallest type that holds it.
-fn count(n: usize) -> RawBson {
+fn encode_count(n: usize) -> RawBson {
     i32::try_from(n).map_or(RawBson::Int64(n as i64), RawBson::Int32)
 }
 
@@ -102,7 +102,7 @@ pub(super) fn event_document(event: &Event) -> RawDocumentBuf {
 
 /// Returns `{flushed, n}`, the only form of these markers that tidings writes.
 pub(super) fn flushed_document(id: Id, n: u32) -> RawDocumentBuf {
-    rawdoc! {"flushed": object_id(id), "n": count(n as usize)}
+    rawdoc! {"flushed": object_id(id), "n": encode_count(n as usize)}
 }
 
 /// Returns `{mailed, i}`.
@@ -124,10 +124,9 @@ pub(super) fn new_entries(marker: &NewMarker) -> Vec<NewEntry<'_>> {
     match marker {
         NewMarker::Flushed(user, marker, watermarks) => {
             // A user who cannot have such an id has no such stack.
-            let has = |stack: StackId| stack.form == IdForm::Text || user.legacy().is_some();
-            let existing = watermarks.iter().filter(|(stack, _)| has(*stack));
-            let flushed = |n: u32| flushed_document(*marker, n);
-            existing.map(|(stack, n)| entry(user, *stack, flushed(*n))).collect()
+            let can_have = |stack: StackId| stack.form == IdForm::Text || user.legacy().is_some();
+            let existing = watermarks.iter().filter(|(stack, _)| can_have(*stack));
+            existing.map(|(stack, n)| entry(user, *stack, flushed_document(*marker, *n))).collect()
         }
         NewMarker::Mailed(user, day, mailed) => {
             vec![entry(user, StackId::of(*day), mailed_document(mailed))]
@@ -137,21 +136,21 @@ pub(super) fn new_entries(marker: &NewMarker) -> Vec<NewEntry<'_>> {
 
 /// Returns a marker `{flushed, n}` with this number of covered entries. `None` if a field of it
 /// cannot be read.
-pub(super) fn with_coverage(marker: &RawDocument, covers: usize) -> Option<RawDocumentBuf> {
+pub(super) fn with_covered_count(marker: &RawDocument, count: usize) -> Option<RawDocumentBuf> {
     let mut fields = Document::try_from(marker).ok()?;
-    fields.insert("n", Bson::try_from(count(covers)).ok()?);
+    fields.insert("n", Bson::try_from(encode_count(count)).ok()?);
     RawDocumentBuf::try_from(&fields).ok()
 }
 
 /// MongoDB's maximum document size.
-const LARGEST: usize = 16 << 20;
-/// A document this close to the maximum is full: this leaves room for markers and concurrent
+const MAX_BYTES: usize = 16 << 20;
+/// A document this close to the maximum is full. This leaves room for markers and concurrent
 /// pushes.
-const SPARE: usize = 64 << 10;
+const RESERVED_BYTES: usize = 64 << 10;
 /// The approximate size of an event, to guess the number of entries.
 const EVENT_BYTES: usize = 70;
 
-/// A document of a day as raw BSON, without a tree in between. Only its `_id` has been read.
+/// A document of a day as raw BSON. Only its `_id` has been decoded.
 pub(super) struct StackDocument<'a> {
     pub user: UserId,
     /// The spelling of the `_id`.
@@ -175,7 +174,7 @@ impl<'a> StackDocument<'a> {
     /// element becomes exactly one [`Entry`], because positions count all elements.
     pub(super) fn stack(&self, id: StackId) -> Stack {
         let (entries, defect) = match self.entries() {
-            Ok(Some(entries)) if self.document.as_bytes().len() + SPARE > LARGEST => {
+            Ok(Some(entries)) if self.document.as_bytes().len() + RESERVED_BYTES > MAX_BYTES => {
                 (entries, Some(Defect::NoRoom))
             }
             Ok(Some(entries)) => (entries, None),
@@ -204,9 +203,9 @@ impl<'a> StackDocument<'a> {
         Ok(Some(entries))
     }
 
-    /// Returns a number from a field that a query added.
+    /// Returns the number in a field that a query added.
     pub(super) fn number(&self, name: &str) -> Option<u32> {
-        self.document.get(name).ok()?.and_then(count_of)
+        self.document.get(name).ok()?.and_then(read_count)
     }
 }
 

@@ -76,7 +76,7 @@ fn the_count_of_a_marker_may_have_any_numeric_type() {
 
 #[test]
 fn an_unknown_entry_keeps_its_position() {
-    let odd = vec![
+    let mut events = vec![
         Bson::Null,
         Bson::Int32(1),
         Bson::String("t".into()),
@@ -86,8 +86,7 @@ fn an_unknown_entry_keeps_its_position() {
         Bson::Document(doc! {"t": 1, "o": "1"}),
         Bson::Document(doc! {"t": "T", "o": {"$ne": 1}}),
     ];
-    let count = odd.len();
-    let mut events = odd;
+    let count = events.len();
     events.push(Bson::Document(doc! {"t": "T", "o": "1", "i": "not an id", "x": [1, {"t": "U"}]}));
     let (_, entries) = read(&doc! {"_id": "a", "events": events});
     assert_eq!(entries.len(), count + 1);
@@ -156,10 +155,10 @@ fn invalid_utf_8_affects_only_its_own_entry() {
 #[test]
 fn a_name_that_is_not_utf_8_makes_only_its_stack_unreadable() {
     let mut bytes = bytes(&doc! {"_id": "alice", "events": [{"odd": 1, "t": "T", "o": "1"}]});
-    let at = bytes.windows(3).position(|name| name == b"odd").unwrap();
-    bytes[at] = 0xff;
-    let stack = StackDocument::read(&bytes).unwrap().unwrap();
-    let stack = stack.stack(StackId::of("20140422".parse().unwrap()));
+    let position = bytes.windows(3).position(|name| name == b"odd").unwrap();
+    bytes[position] = 0xff;
+    let document = StackDocument::read(&bytes).unwrap().unwrap();
+    let stack = document.stack(StackId::of("20140422".parse().unwrap()));
     assert_eq!((stack.entries, stack.defect), (Vec::new(), Some(Defect::Unreadable)));
 }
 
@@ -168,19 +167,19 @@ fn bytes_that_are_not_bson_are_an_error_without_a_panic() {
     let whole = bytes(
         &doc! {"_id": "alice", "events": [{"t": "T", "o": "1", "i": oid()}, {"flushed": 1.0, "n": 2_i64}]},
     );
-    let all = |bytes: &[u8]| {
+    let read = |bytes: &[u8]| {
         StackDocument::read(bytes).and_then(|stack| stack.map_or(Ok(None), |s| s.entries()))
     };
-    assert_eq!(all(&whole).unwrap().unwrap().len(), 2);
+    assert_eq!(read(&whole).unwrap().unwrap().len(), 2);
     for end in 0..whole.len() {
-        assert!(all(&whole[..end]).is_err(), "cut at {end}");
+        assert!(read(&whole[..end]).is_err(), "cut at {end}");
     }
-    for at in 0..whole.len() {
+    for position in 0..whole.len() {
         for value in [0, 1, 0x7f, 0x80, 0xff] {
             let mut broken = whole.clone();
-            broken[at] = value;
+            broken[position] = value;
             // Any result is fine, as long as there is no panic.
-            drop(all(&broken));
+            drop(read(&broken));
         }
     }
 }

@@ -16,24 +16,24 @@ use serde::{Serialize, Serializer};
 pub(super) type Unreadable = Box<dyn std::error::Error + Send + Sync>;
 type Result<T> = std::result::Result<T, Unreadable>;
 
-/// Start and end of a line with a document's bytes. No stored document is written like this,
-/// because each has an `_id`.
-const EXACT: (&str, &str) = ("{\"$tidings_bson\":\"", "\"}");
+/// The start of a line with a document's bytes. No stored document is written like this, because
+/// each has an `_id`.
+const BYTES_PREFIX: &str = "{\"$tidings_bson\":\"";
+const BYTES_SUFFIX: &str = "\"}";
 
 /// Returns the document on one line.
 pub(super) fn to_line(document: &RawDocument) -> String {
     let bytes = document.as_bytes();
-    let line = serde_json::to_string(&Canonical(RawBsonRef::Document(document)));
-    match line {
-        Ok(line) if from_line(&line).is_ok_and(|read| read.as_bytes() == bytes) => line,
-        _ => format!("{}{}{}", EXACT.0, BASE64_STANDARD.encode(bytes), EXACT.1),
+    match serde_json::to_string(&Canonical(RawBsonRef::Document(document))) {
+        Ok(line) if from_line(&line).is_ok_and(|parsed| parsed.as_bytes() == bytes) => line,
+        _ => format!("{BYTES_PREFIX}{}{BYTES_SUFFIX}", BASE64_STANDARD.encode(bytes)),
     }
 }
 
 /// Parses a line.
 pub(super) fn from_line(line: &str) -> Result<RawDocumentBuf> {
-    let exact = line.strip_prefix(EXACT.0);
-    if let Some(base64) = exact.and_then(|rest| rest.strip_suffix(EXACT.1)) {
+    let rest = line.strip_prefix(BYTES_PREFIX);
+    if let Some(base64) = rest.and_then(|rest| rest.strip_suffix(BYTES_SUFFIX)) {
         return Ok(RawDocumentBuf::from_bytes(BASE64_STANDARD.decode(base64)?)?);
     }
     let document: Document = serde_json::from_str(line)?;
@@ -133,7 +133,7 @@ mod tests {
         };
         let before = raw(&every);
         let line = to_line(&before);
-        assert!(!line.contains('\n') && !line.starts_with(EXACT.0), "{line}");
+        assert!(!line.contains('\n') && !line.starts_with(BYTES_PREFIX), "{line}");
         let after = from_line(&line).unwrap();
         assert_eq!(after.as_bytes(), before.as_bytes(), "{line}");
     }
@@ -141,15 +141,15 @@ mod tests {
     #[test]
     fn a_document_without_an_exact_form_is_written_as_bytes() {
         let mut bad_text = raw(&doc! {"_id": "ada", "t": "~~~"}).into_bytes();
-        let at = bad_text.len() - 5;
-        bad_text[at..at + 3].fill(0xff);
-        let mut twice = RawDocumentBuf::new();
-        twice.append(bson::raw::cstr!("_id"), "ada");
-        twice.append(bson::raw::cstr!("a"), 1);
-        twice.append(bson::raw::cstr!("a"), 2);
+        let start = bad_text.len() - 5;
+        bad_text[start..start + 3].fill(0xff);
+        let mut duplicate_name = RawDocumentBuf::new();
+        duplicate_name.append(bson::raw::cstr!("_id"), "ada");
+        duplicate_name.append(bson::raw::cstr!("a"), 1);
+        duplicate_name.append(bson::raw::cstr!("a"), 2);
         let documents = [
             RawDocumentBuf::from_bytes(bad_text).unwrap(),
-            twice,
+            duplicate_name,
             raw(&doc! {"_id": "ada", "events": [{"$oid": "x"}]}),
             raw(&doc! {"_id": "ada", "events": [{"$numberInt": "7"}]}),
             raw(&doc! {"_id": "ada", "events": [{"$date": {"$numberLong": "1"}}]}),
@@ -157,7 +157,7 @@ mod tests {
         ];
         for document in documents {
             let line = to_line(&document);
-            assert!(line.starts_with(EXACT.0), "{line}");
+            assert!(line.starts_with(BYTES_PREFIX), "{line}");
             assert_eq!(from_line(&line).unwrap(), document);
         }
         for broken in [r#"{"$tidings_bson":"%"}"#, r#"{"$tidings_bson":"AAAA"}"#] {

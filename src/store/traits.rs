@@ -5,9 +5,6 @@
 //!
 //! Long because the list is one macro call.
 
-use std::collections::HashMap;
-use std::hash::Hash;
-
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use futures::StreamExt;
@@ -26,8 +23,8 @@ use crate::domain::{
     User, UserId, UserStacks,
 };
 
-/// A store that passes each call on to another one, and sees its outcome. A `verb` is the name of a
-/// method, or of one of its kinds.
+/// A store that passes each call on to another one, and observes its result. `method` is the name
+/// of the called method, or a more specific name.
 pub trait Intercept: Send + Sync {
     /// The store that does the work.
     fn inner(&self) -> &dyn Store;
@@ -35,88 +32,88 @@ pub trait Intercept: Send + Sync {
     /// Makes a call.
     fn call<T: Send + 'static>(
         &self,
-        verb: &'static str,
+        method: &'static str,
         work: impl Future<Output = Result<T>> + Send,
     ) -> impl Future<Output = Result<T>> + Send;
 
-    /// Makes a call whose answer is a stream.
+    /// Makes a call whose result is a stream.
     fn stream<'a, T: Send + 'a>(
         &'a self,
-        verb: &'static str,
+        method: &'static str,
         chunks: BoxStream<'a, Result<T>>,
     ) -> BoxStream<'a, Result<T>>;
 
-    /// Sees the outcomes of accepting these fan-outs.
+    /// Observes the outcomes of accepting these fan-outs.
     fn accepted(&self, _: &[Fanout], _: &[Acceptance]) {}
 
-    /// Sees which progress was saved.
+    /// Observes which progress was saved.
     fn saved(&self, _: &[(Id, FanOutProgress)], _: &[bool]) {}
 
-    /// Sees which rows were opened.
+    /// Observes which rows were opened.
     fn opened(&self, _: &[Delivery], _: &[bool]) {}
 
-    /// Sees which transitions were applied.
+    /// Observes which transitions were applied.
     fn advanced(&self, _: &[Transition], _: &[bool]) {}
 
-    /// Sees reports that were recorded.
+    /// Observes reports that were recorded.
     fn reported(&self, _: &[(DeliveryId, Feedback)], _: &()) {}
 }
 
 /// Declares the traits, and implements each for all [`Intercept`].
 ///
-/// `as` names the kind of a call. `=>` names the method of [`Intercept`] that sees the arguments
-/// and the answer. `provided` methods only call others.
+/// `as` gives the call another name in metrics than that of its method. `=>` names the method of
+/// [`Intercept`] that observes the arguments and the result. `provided` methods only call others.
 macro_rules! contract {
     ($(
-        $(#[$about:meta])*
-        trait $part:ident {$(
+        $(#[$trait_doc:meta])*
+        trait $trait:ident {$(
             $(#[$doc:meta])*
-            fn $name:ident($($arg:ident: $form:ty),* $(,)?) -> $answer:ty
-                $(as $kind:expr)? $(=> $then:ident($($seen:ident),*))?;
+            fn $method:ident($($arg:ident: $type:ty),* $(,)?) -> $result:ty
+                $(as $name:expr)? $(=> $observe:ident($($observed:ident),*))?;
         )*}
         $(streams {$(
             $(#[$stream_doc:meta])*
-            fn $stream:ident($($stream_arg:ident: $stream_form:ty),*) -> $item:ty
-                $(as $stream_kind:expr)?;
+            fn $stream:ident($($stream_arg:ident: $stream_type:ty),*) -> $item:ty
+                $(as $stream_name:expr)?;
         )*})?
         $(provided {$($provided:tt)*})?
     )*) => {
         $(
-            $(#[$about])*
+            $(#[$trait_doc])*
             #[async_trait]
-            pub trait $part: Send + Sync {
+            pub trait $trait: Send + Sync {
                 $(
                     $(#[$doc])*
-                    async fn $name(&self, $($arg: $form),*) -> Result<$answer>;
+                    async fn $method(&self, $($arg: $type),*) -> Result<$result>;
                 )*
                 $($(
                     $(#[$stream_doc])*
-                    fn $stream(&self, $($stream_arg: $stream_form),*)
+                    fn $stream(&self, $($stream_arg: $stream_type),*)
                     -> BoxStream<'_, Result<$item>>;
                 )*)?
                 $($($provided)*)?
             }
 
             #[async_trait]
-            impl<I: Intercept> $part for I {
-                $(async fn $name(&self, $($arg: $form),*) -> Result<$answer> {
-                    let verb = [$($kind,)? stringify!($name)][0];
-                    let work = self.inner().$name($($arg),*);
-                    let answer = Intercept::call(self, verb, work).await?;
-                    $(Intercept::$then(self, $($seen,)* &answer);)?
-                    Ok(answer)
+            impl<I: Intercept> $trait for I {
+                $(async fn $method(&self, $($arg: $type),*) -> Result<$result> {
+                    let called = [$($name,)? stringify!($method)][0];
+                    let work = self.inner().$method($($arg),*);
+                    let result = Intercept::call(self, called, work).await?;
+                    $(Intercept::$observe(self, $($observed,)* &result);)?
+                    Ok(result)
                 })*
-                $($(fn $stream(&self, $($stream_arg: $stream_form),*)
+                $($(fn $stream(&self, $($stream_arg: $stream_type),*)
                 -> BoxStream<'_, Result<$item>> {
-                    let verb = [$($stream_kind,)? stringify!($stream)][0];
-                    Intercept::stream(self, verb, self.inner().$stream($($stream_arg),*))
+                    let called = [$($stream_name,)? stringify!($stream)][0];
+                    Intercept::stream(self, called, self.inner().$stream($($stream_arg),*))
                 })*)?
             }
         )*
 
         /// All storage traits together. Each backend implements all of them.
-        pub trait Store: $($part +)* {}
-        impl<T: $($part +)*> Store for T {}
+        pub trait Store: $($trait +)* {}
+        impl<T: $($trait +)*> Store for T {}
     };
 }
 
@@ -137,8 +134,7 @@ contract! {
         ///
         /// # Errors
         ///
-        /// [`Error::Database`] if the store cannot confirm that it is up to
-        /// date.
+        /// [`Error::Database`] if the store cannot confirm that it is up to date.
         fn catch_up() -> ();
 
         /// Appends to each user's stack of that day. Creates the day and the stack as needed.
@@ -181,7 +177,7 @@ contract! {
         /// holds the write. Only one caller at a time may drop a day.
         fn drop_day(day: Day, sum: &DaySum) -> bool;
 
-        /// Undoes what a crash in [`Days::drop_day`] left. The caller must hold the day's lease.
+        /// Repairs a day after a crash in [`Days::drop_day`]. The caller must hold the day's lease.
         fn fix_day(day: Day) -> ();
 
         /// Restores exported documents of a day. Those that are already stored unchanged are
@@ -189,10 +185,8 @@ contract! {
         ///
         /// # Errors
         ///
-        /// [`Error::Conflict`] names a stored document that differs, unless
-        /// its entries can be appended ([`Meeting::Append`]).
-        /// [`Error::Pending`] if an exported marker would cover pending
-        /// events.
+        /// [`Error::Conflict`] names a stored document that differs, unless its entries can be
+        /// appended. [`Error::Pending`] if an exported marker would cover pending events.
         fn restore_day(day: Day, stacks: &[RawStack], meeting: Meeting) -> ();
 
         /// Writes records of a kind. They replace those with the same ids; this may be repeated.
@@ -249,7 +243,8 @@ contract! {
             filter: &PeopleFilter<'_>,
             after: Option<&UserId>,
             limit: usize,
-        ) -> Vec<UserId>;
+        ) -> Vec<UserId>
+            as "find_people";
 
         /// Returns the distinct values of this field in user records.
         fn values(field: UserField) -> Vec<String>;
@@ -284,14 +279,13 @@ contract! {
         /// does not match the model's filter is returned as not notifiable.
         fn objects(keys: &[ObjectKey]) -> Vec<Option<Object>>;
 
-        /// Stores these retractions, durably, and sends the change notice `about`. For each type
-        /// and object the latest one wins under any race. The cost does not depend on the number of
-        /// notified users.
-        fn retract(retractions: &[Retraction], about: &ChangeNotice) -> ();
+        /// Stores these retractions, durably, and sends the change notice. For each type and object
+        /// the latest one wins under any race. The cost does not depend on the number of notified
+        /// users.
+        fn retract(retractions: &[Retraction], notice: &ChangeNotice) -> ();
 
-        /// Returns the moment up to which events of each (type, object) are retracted, in the order
-        /// of the request; `None` if there is no retraction. The fan-out of the event does not
-        /// matter.
+        /// Returns the moment up to which events with the type and object of each event are
+        /// retracted, in the order of the request; `None` if there is no retraction.
         fn retractions(events: &[Event]) -> Vec<Option<Id>>;
     }
 
@@ -306,13 +300,13 @@ contract! {
         fn accept(fanouts: &[Fanout]) -> Vec<Acceptance> => accepted(fanouts);
 
         /// Leases pending fan-outs that have no lease, or whose lease has expired by `now`: the
-        /// oldest first, up to `most`. They get this lease.
+        /// oldest first, up to `limit`. They get this lease.
         ///
         /// Unreadable fan-outs are leased and reported as well, so that they do not block others.
-        fn claim_fanouts(lease: &Lease, now: DateTime<Utc>, most: AtMost) -> Claimed;
+        fn claim_fanouts(lease: &Lease, now: DateTime<Utc>, limit: AtMost) -> Claimed;
 
-        /// Saves progress of the fan-outs that the owner of the lease still holds, and extends
-        /// their leases. Returns which were saved, in the order of the request. Releases fan-outs
+        /// Saves the progress of fan-outs that the owner of the lease has leased, and extends their
+        /// leases. Returns which were saved, in the order of the request. Releases fan-outs
         /// that are done.
         fn save_fanouts(lease: &Lease, progress: &[(Id, FanOutProgress)]) -> Vec<bool> => saved(progress);
 
@@ -327,14 +321,14 @@ contract! {
         /// omitted.
         fn newest_events(limit: usize) -> Vec<Vec<Event>>;
 
-        /// Returns what is known of the oldest `limit` pending fan-outs. Unreadable ids and days
-        /// are left out. Reads this part of an index over pending fan-outs.
+        /// Summarizes the oldest `limit` pending fan-outs, without unreadable ids and days. Reads
+        /// this part of an index over pending fan-outs.
         fn pending(limit: usize) -> PendingFanouts;
     }
 
-    /// What processes share by name: leases, for work that only one may do at a time, and notes,
-    /// which are short texts. Examples are pauses of email, the results of the last runs, and the
-    /// secret that signs links.
+    /// Named leases, for work that only one process may do at a time, and notes, which are short
+    /// texts that all processes share. Examples are pauses of email, the results of the last runs,
+    /// and the secret that signs links.
     trait Notes {
         /// Acquires or extends the named lease, unless another owner holds it at `now`. Returns
         /// whether it succeeded.
@@ -353,16 +347,16 @@ contract! {
                 NoteFilter::Prefix(_) => "notes",
             };
 
-        /// Replaces a note if `read` is its current text. `None` means no note, so this creates,
-        /// changes and deletes notes. Returns whether the note was changed.
+        /// Replaces the text of a note by `new` if it is still `old`. `None` means no note, so this
+        /// creates, changes and deletes notes. Returns whether the note was changed.
         ///
         /// May return `false` for a change that succeeded if its reply was lost.
-        fn swap_note(name: &str, read: Option<&str>, text: Option<&str>) -> bool;
+        fn swap_note(name: &str, old: Option<&str>, new: Option<&str>) -> bool;
     } provided {
         /// Returns the note of this name.
         async fn note(&self, name: &str) -> Result<Option<String>> {
-            let mut found = self.notes(NoteFilter::Named(&[name])).await?;
-            Ok(found.pop().map(|(_, text)| text))
+            let mut notes = self.notes(NoteFilter::Named(&[name])).await?;
+            Ok(notes.pop().map(|(_, text)| text))
         }
     }
 
@@ -489,7 +483,7 @@ contract! {
             since: DateTime<Utc>,
         ) -> u64;
 
-        /// Returns what is stored of these addresses, in the order of the request. Costs one
+        /// Returns the stored states of these addresses, in the order of the request. Costs one
         /// indexed read for a whole page of users.
         fn address_states(addresses: &[Address]) -> Vec<AddressState>;
 
@@ -505,7 +499,7 @@ contract! {
         /// ([`Feedback::outweighs`]). Ignores deliveries without a row.
         fn note_feedback(feedback: &[(DeliveryId, Feedback)]) -> () => reported(feedback);
 
-        /// Counts exactly what became of the emails that were settled at `since` or later. This
+        /// Counts exactly the outcomes of the emails that were settled at `since` or later. This
         /// includes sent emails, and unknown ones that have a report. Costs a read of an index over
         /// these rows.
         fn report_counts(since: DateTime<Utc>) -> ReportCounts;
@@ -531,9 +525,9 @@ contract! {
         /// each count.
         fn count(what: &[Counted]) -> Vec<u64>;
 
-        /// Returns the work to be done at `now`, counting at most `most` items of each kind. Uses
+        /// Returns the work to be done at `now`, counting at most `limit` items of each kind. Uses
         /// indexes only, so the cost depends on the counts and not on the size of the history.
-        fn outstanding(now: DateTime<Utc>, most: u64) -> Outstanding;
+        fn outstanding(now: DateTime<Utc>, limit: u64) -> Outstanding;
     }
 }
 
@@ -541,22 +535,12 @@ impl dyn Store + '_ {
     /// Reads all parts of these users' feeds at once, in the order of the users, who are all
     /// different.
     pub async fn feeds(&self, window: DaySet, users: &[UserId]) -> Result<Vec<FeedParts>> {
-        let stacks = self.windows(window, users);
-        let (people, inboxes, records) =
-            futures::try_join!(stacks, self.inboxes(users), self.users(users))?;
-        let parts = people.into_iter().zip(inboxes).zip(records);
-        let parts = parts.map(|((person, inbox), user)| FeedParts { person, inbox, user });
-        Ok(parts.collect())
+        let (stacks, inboxes, records) = futures::try_join!(
+            self.windows(window, users),
+            self.inboxes(users),
+            self.users(users)
+        )?;
+        let parts = stacks.into_iter().zip(inboxes).zip(records);
+        Ok(parts.map(|((person, inbox), user)| FeedParts { person, inbox, user }).collect())
     }
-}
-
-/// Returns the value that was found for each key, in the order of the keys.
-pub(super) fn in_order_of<K: Eq + Hash + Clone, V: Clone>(
-    keys: &[K],
-    found: impl IntoIterator<Item = V>,
-    key_of: impl Fn(&V) -> &K,
-) -> Vec<Option<V>> {
-    let found = found.into_iter();
-    let found: HashMap<K, V> = found.map(|value| (key_of(&value).clone(), value)).collect();
-    keys.iter().map(|key| found.get(key).cloned()).collect()
 }

@@ -8,26 +8,24 @@ use super::traits::Store;
 use super::types::{Error, Result};
 
 impl dyn Store + '_ {
-    /// Returns what an export or import says of this store.
+    /// Returns the mark, if an export or import has closed this store.
     pub async fn mark(&self) -> Result<Option<Mark>> {
-        let text = self.note(MARK).await?;
+        let mark = self.note(MARK).await?;
         let moved = self.note(MOVE).await?;
-        if text.is_none() && moved.is_some_and(|moved| is_move_open(&moved)) {
-            return Ok(Some(Mark::Moving));
-        }
-        let read = |text: &str| serde_json::from_str(text);
-        let mark = text.as_deref().map(read).transpose();
-        mark.map_err(|why| Error::corrupt(format!("the note {MARK}"), why))
+        let Some(mark) = mark else {
+            return Ok(moved.filter(|moved| has_closed_store(moved)).map(|_| Mark::Moving));
+        };
+        let parsed = serde_json::from_str(&mark);
+        parsed.map(Some).map_err(|why| Error::corrupt(format!("the note {MARK}"), why))
     }
 
-    /// Replaces the mark, if it is still the one that was read. Returns whether the new one is
-    /// current.
-    pub async fn swap_mark(&self, read: Option<&Mark>, mark: Option<&Mark>) -> Result<bool> {
-        let read = read.map(to_json).transpose()?;
-        let mark = mark.map(to_json).transpose()?;
-        let swapped = self.swap_note(MARK, read.as_deref(), mark.as_deref());
-        // A swap whose answer was lost has succeeded.
-        Ok(swapped.await? || self.note(MARK).await? == mark)
+    /// Replaces the mark if `old` is still the current one. Returns whether `new` is current now.
+    pub async fn swap_mark(&self, old: Option<&Mark>, new: Option<&Mark>) -> Result<bool> {
+        let old = old.map(to_json).transpose()?;
+        let new = new.map(to_json).transpose()?;
+        // A swap whose reply was lost may have succeeded.
+        Ok(self.swap_note(MARK, old.as_deref(), new.as_deref()).await?
+            || self.note(MARK).await? == new)
     }
 }
 
@@ -46,7 +44,7 @@ pub enum Mark {
     Moving,
 }
 
-/// How far an import has come.
+/// The progress of an import.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Importing {
     /// The folder of the export.
@@ -55,19 +53,19 @@ pub struct Importing {
     pub manifest: String,
     /// Whether the store was still empty after it was marked.
     pub checked: bool,
-    /// How many files were imported.
+    /// The number of files that were imported.
     pub files: usize,
-    /// How many lines of the next file were imported.
+    /// The number of lines of the next file that were imported.
     pub lines: u64,
 }
 
-/// Returns whether `tidings move` closed the store: the source, and the target until the end.
-fn is_move_open(text: &str) -> bool {
+/// Returns whether `tidings move` closed the store. It closes the source, and the target until the
+/// move ends. An unreadable note counts as closed.
+fn has_closed_store(text: &str) -> bool {
     #[derive(Deserialize)]
     struct Move {
         role: String,
         done: bool,
     }
-    let read = serde_json::from_str(text);
-    read.map_or(true, |Move { role, done }| role == "source" || !done)
+    serde_json::from_str(text).map_or(true, |Move { role, done }| role == "source" || !done)
 }

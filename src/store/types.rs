@@ -1,6 +1,4 @@
 //! The arguments, results and errors of the storage contract.
-//!
-//! Long because it describes each of them.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -75,9 +73,8 @@ impl Error {
         };
         let text = error_chain(&**cause);
         // The texts of SQLite, of MongoDB (error 14031), and of the operating system.
-        ["disk is full", "OutOfDiskSpace", "No space left on device"]
-            .iter()
-            .any(|full| text.contains(full))
+        let markers = ["disk is full", "OutOfDiskSpace", "No space left on device"];
+        markers.iter().any(|marker| text.contains(marker))
     }
 
     /// Returns the error for a record or field that cannot be read. `what` has its id, if it has
@@ -96,8 +93,7 @@ pub struct Pushes {
     pub people: Vec<(UserId, usize)>,
 }
 
-/// The entries that a push did not store. Users are identified by their index in
-/// [`Pushes::people`].
+/// The entries that a push did not store. Users are identified by their index in the [`Pushes`].
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Pushed {
     /// Users with entries that were not stored, and the indices of these entries in the user's
@@ -221,12 +217,12 @@ impl BatchFilter {
 }
 
 /// Returns a page of batches from accumulators and filed batches: each once, newest first.
-pub(super) fn page(mut found: Vec<Batch>, before: Option<Id>, limit: usize) -> Vec<Batch> {
-    found.retain(|batch| before.is_none_or(|before| batch.id < before));
-    found.sort_by_key(|batch| std::cmp::Reverse(batch.id));
-    found.dedup_by_key(|batch| batch.id);
-    found.truncate(limit);
-    found
+pub(super) fn page(mut batches: Vec<Batch>, before: Option<Id>, limit: usize) -> Vec<Batch> {
+    batches.retain(|batch| before.is_none_or(|before| batch.id < before));
+    batches.sort_by_key(|batch| std::cmp::Reverse(batch.id));
+    batches.dedup_by_key(|batch| batch.id);
+    batches.truncate(limit);
+    batches
 }
 
 /// Selects accumulators.
@@ -243,12 +239,11 @@ pub enum AccumulatorFilter<'a> {
     Holding(&'a EventType, &'a [ObjectId], Option<&'a AccumulatorId>),
 }
 
-/// Which open rows to lease.
+/// Selects open rows to lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claim<'a> {
-    /// Rows that at this time no owner has leased and that are not deferred, at most this number.
-    /// A lease or a wait is ignored once it has expired, or if it ends later than any valid one
-    /// can.
+    /// Rows that are neither leased nor deferred at this time, at most this number. A lease or a
+    /// wait is ignored once it has expired, or if it ends later than any valid one can.
     Free(DateTime<Utc>, usize),
     /// All rows of this provider call that are `sending`, including rows that are leased. The
     /// caller must hold the lease named after the call: only then can it rebuild the whole call.
@@ -282,7 +277,7 @@ pub enum NoteFilter<'a> {
     Prefix(&'a str),
 }
 
-/// What is stored of an address.
+/// The stored state of an address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AddressState {
     /// The active suppression.
@@ -300,7 +295,7 @@ pub enum UserField {
     Locale,
 }
 
-/// What is known of pending fan-outs.
+/// A summary of pending fan-outs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PendingFanouts {
     /// Time of the oldest event.
@@ -366,10 +361,7 @@ impl DeliveryFilter<'_> {
 
 /// Returns the more severe of two suppressions.
 pub(super) fn graver(one: Suppression, other: Suppression) -> Suppression {
-    match other.outweighs(&one) {
-        true => other,
-        false => one,
-    }
+    if other.outweighs(&one) { other } else { one }
 }
 
 /// Records that expire.

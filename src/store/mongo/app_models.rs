@@ -12,36 +12,36 @@ use chrono::{DateTime, Utc};
 use mongodb::options::{FindOptions, ReadConcern};
 
 use super::Mongo;
-use super::reads::{Find, document};
+use super::reads::{Find, decode};
 use crate::domain::object::ModelMapping;
 use crate::domain::{Id, Object, ObjectKey, text_checks};
 use crate::store::record::values::place;
 use crate::store::{Error, Result};
 
 impl ModelMapping {
-    /// Returns the fields to read. Of a path, all of its first field, because MongoDB rejects a
-    /// path next to a prefix of it.
+    /// Returns the fields to read. For a path, reads its whole first field, because MongoDB rejects
+    /// a path next to a prefix of it.
     fn projection(&self) -> Document {
-        let links = [&self.url, &self.image].into_iter().flatten();
-        let links = links.flat_map(|link| match link.contains('{') {
-            true => placeholders(link).collect(),
-            false => vec![link.as_str()],
+        let link_paths = [&self.url, &self.image].into_iter().flatten().flat_map(|link| {
+            if link.contains('{') { placeholders(link).collect() } else { vec![link.as_str()] }
         });
-        let plain = [&self.title, &self.by, &self.at, &self.place];
-        let plain = plain.into_iter().flatten().map(String::as_str);
-        let paths = links.chain(plain).chain([&*self.id, "_id"]);
+        let other_paths = [&self.title, &self.by, &self.at, &self.place];
+        let paths = link_paths
+            .chain(other_paths.into_iter().flatten().map(String::as_str))
+            .chain([&*self.id, "_id"]);
         let field = |path: &str| path.split('.').next().unwrap_or(path).to_owned();
         paths.map(|path| (field(path), Bson::Int32(1))).collect()
     }
 
     fn object(&self, key: ObjectKey, notifiable: bool, record: &Document) -> Object {
-        let value = |path: &Option<String>| at_path(record, path.as_deref()?);
+        let value = |path: &Option<String>| value_at(record, path.as_deref()?);
         let text = |path: &Option<String>| value(path).and_then(text_of);
-        let link = |link: &Option<String>| {
-            let link = link.as_deref()?;
-            let link = match link.contains('{') {
-                true => fill(link, record)?,
-                false => text_of(at_path(record, link)?)?,
+        let link = |path_or_template: &Option<String>| {
+            let path_or_template = path_or_template.as_deref()?;
+            let link = if path_or_template.contains('{') {
+                fill_template(path_or_template, record)?
+            } else {
+                text_of(value_at(record, path_or_template)?)?
             };
             // The link ends up in emails, so an unsafe one is dropped.
             text_checks::check_link(&link).is_ok().then_some(link)
@@ -62,45 +62,52 @@ impl ModelMapping {
 impl Mongo {
     /// Returns the records under these keys, which all belong to the mapping's model. Missing
     /// records are omitted.
-    pub(super) async fn mapped(
+    pub(super) async fn mapped_objects(
         &self,
         mapping: &ModelMapping,
         keys: &[&ObjectKey],
     ) -> Result<Vec<Object>> {
-        let ids = keys.iter().filter_map(|key| key.parts());
-        let ids: Vec<Bson> = ids.flat_map(|(_, id)| spellings(id)).collect();
-        let named = doc! {&mapping.id: {"$in": ids}};
-        let records = self.application(mapping, named.clone(), mapping.projection());
-        let notifiable = async {
-            if mapping.filter.is_empty() {
-                return Ok(None);
-            }
-            let filter = bson::serialize_to_document(&mapping.filter)
-                .map_err(|why| Error::Unsupported(format!("the filter of a model: {why}")))?;
-            let filter = doc! {"$and": [named.clone(), filter]};
-            let matching = self.application(mapping, filter, doc! {"_id": 1}).await?;
-            let ids = matching.iter().filter_map(|record| record.get("_id"));
-            let ids: HashSet<String> = ids.map(Bson::to_string).collect();
-            Ok::<_, Error>(Some(ids))
-        };
-        let (records, notifiable) = futures::try_join!(records, notifiable)?;
-        let by_id: HashMap<String, &Document> = records
+        let parts = keys.iter().filter_map(|key| key.parts());
+        let ids: Vec<Bson> = parts.flat_map(|(_, id)| spellings(id)).collect();
+        let by_id = doc! {&mapping.id: {"$in": ids}};
+        let records = self.application_records(mapping, by_id.clone(), mapping.projection());
+        let notifiable_ids = self.notifiable_ids(mapping, &by_id);
+        let (records, notifiable_ids) = futures::try_join!(records, notifiable_ids)?;
+        let record_by_id: HashMap<String, &Document> = records
             .iter()
-            .filter_map(|record| Some((text_of(at_path(record, &mapping.id)?)?, record)))
+            .filter_map(|record| Some((text_of(value_at(record, &mapping.id)?)?, record)))
             .collect();
         let object = |key: &&ObjectKey| {
             let (_, id) = key.parts()?;
-            let oid = || by_id.get(&Id::from_hex(id)?.to_string());
-            let record = by_id.get(id).or_else(oid)?;
-            let own = record.get("_id").map(Bson::to_string);
-            let matches = |ids: &HashSet<String>| own.is_some_and(|own| ids.contains(&own));
-            let notifiable = notifiable.as_ref().is_none_or(matches);
+            let by_oid = || record_by_id.get(&Id::from_hex(id)?.to_string());
+            let record = record_by_id.get(id).or_else(by_oid)?;
+            let notifiable = notifiable_ids.as_ref().is_none_or(|ids| {
+                record.get("_id").is_some_and(|id| ids.contains(&id.to_string()))
+            });
             Some(mapping.object((*key).clone(), notifiable, record))
         };
         Ok(keys.iter().filter_map(object).collect())
     }
 
-    async fn application(
+    /// Returns the `_id`s of those of these records that match the application's filter. `None` if
+    /// there is no filter.
+    async fn notifiable_ids(
+        &self,
+        mapping: &ModelMapping,
+        by_id: &Document,
+    ) -> Result<Option<HashSet<String>>> {
+        if mapping.filter.is_empty() {
+            return Ok(None);
+        }
+        let filter = bson::serialize_to_document(&mapping.filter)
+            .map_err(|why| Error::Unsupported(format!("the filter of a model: {why}")))?;
+        let both = doc! {"$and": [by_id.clone(), filter]};
+        let matching = self.application_records(mapping, both, doc! {"_id": 1}).await?;
+        let ids = matching.iter().filter_map(|record| record.get("_id"));
+        Ok(Some(ids.map(Bson::to_string).collect()))
+    }
+
+    async fn application_records(
         &self,
         mapping: &ModelMapping,
         filter: Document,
@@ -113,28 +120,27 @@ impl Mongo {
         // Reads the latest data without waiting for a majority: a withdrawal counts once it is
         // written.
         let options = FindOptions::builder().read_concern(ReadConcern::local()).build();
-        let records = Find {
+        let find = Find {
             store: self,
             collection: database.collection(&mapping.collection),
             filter,
             options,
         };
-        let found = records.fields(projection).raw().await?;
-        Ok(found.iter().filter_map(|raw| document(raw)).collect())
+        let documents = find.fields(projection).raw().await?;
+        Ok(documents.iter().filter_map(|raw| decode(raw)).collect())
     }
 }
 
 /// Returns the BSON values that an id from an event may match.
 fn spellings(id: &str) -> impl Iterator<Item = Bson> {
     let oid = Id::from_hex(id).map(|id| Bson::ObjectId(Oid::from_bytes(id.bytes())));
-    let number = id.parse::<i64>().ok();
-    let number = number.filter(|number| number.to_string() == id);
+    let number = id.parse::<i64>().ok().filter(|number| number.to_string() == id);
     let text = [Bson::String(id.to_owned())].into_iter();
     text.chain(oid).chain(number.map(Bson::Int64))
 }
 
 /// Returns the value at a path. If there is an array on the way, its first element is used.
-fn at_path<'a>(record: &'a Document, path: &str) -> Option<&'a Bson> {
+fn value_at<'a>(record: &'a Document, path: &str) -> Option<&'a Bson> {
     let mut fields = path.split('.');
     let mut value = record.get(fields.next()?)?;
     for field in fields {
@@ -171,17 +177,17 @@ fn time_of(value: &Bson) -> Option<DateTime<Utc>> {
 
 /// Returns the names in braces.
 fn placeholders(template: &str) -> impl Iterator<Item = &str> {
-    let parts = template.split('{').skip(1);
-    parts.filter_map(|part| part.split_once('}').map(|(field, _)| field))
+    let after_braces = template.split('{').skip(1);
+    after_braces.filter_map(|text| text.split_once('}').map(|(field, _)| field))
 }
 
 /// Fills the template with percent-encoded field values; `None` if a value is missing.
-fn fill(template: &str, record: &Document) -> Option<String> {
+fn fill_template(template: &str, record: &Document) -> Option<String> {
     let (start, rest) = template.split_once('{')?;
     let mut filled = start.to_owned();
     for part in rest.split('{') {
         let (field, literal) = part.split_once('}')?;
-        let value = text_of(at_path(record, field)?)?;
+        let value = text_of(value_at(record, field)?)?;
         let encoded: String = form_urlencoded::byte_serialize(value.as_bytes()).collect();
         filled.push_str(&encoded.replace('+', "%20"));
         filled.push_str(literal);

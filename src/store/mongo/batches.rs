@@ -11,13 +11,13 @@ use bson::{Bson, Document, doc};
 use chrono::{DateTime, Utc};
 
 use super::bulk::{CommandKind, Replacement, Update, delete_one};
-use super::grouped_updates::{TOGETHER, update_of};
-use super::{ACCUMULATORS, BATCHES, Mongo, date, given, oid};
+use super::grouped_updates::{RECORDS_PER_STATEMENT, update_statement};
+use super::reads::in_order_of;
+use super::{ACCUMULATORS, BATCHES, Mongo, date, oid, without_nulls};
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition, BatchItem, Keep};
 use crate::domain::coordination::LONGEST_LEASE;
 use crate::domain::{Batch, BatchKey, BatchState, EventType, Id, ObjectId, UserId};
 use crate::store::record::batch::{AccumulatorRecord, BatchRecord};
-use crate::store::traits::in_order_of;
 use crate::store::types::page;
 use crate::store::{AccumulatorFilter, BatchFilter, Batches, Result};
 
@@ -28,30 +28,31 @@ impl Batches for Mongo {
         accumulators: &[Accumulator],
         revision: Id,
     ) -> Result<Vec<bool>> {
-        let (gone, left): (Vec<&Accumulator>, Vec<&Accumulator>) =
-            accumulators.iter().partition(|one| one.is_empty());
-        let replace = |one: &&Accumulator| Replacement {
-            id: accumulator_id(&one.id).into(),
-            read: one.revision.map(oid),
-            revision: oid(revision),
-            record: AccumulatorRecord::document(one, revision),
+        let (empty, filled): (Vec<&Accumulator>, Vec<&Accumulator>) =
+            accumulators.iter().partition(|accumulator| accumulator.is_empty());
+        let replacement = |accumulator: &&Accumulator| Replacement {
+            id: accumulator_id(&accumulator.id).into(),
+            old_revision: accumulator.revision.map(oid),
+            new_revision: oid(revision),
+            record: AccumulatorRecord::document(accumulator, revision),
         };
-        let records = left.iter().map(replace).collect();
-        let replaced = self.replace_each(ACCUMULATORS, "stamp", records);
-        let replaced = left.iter().zip(replaced.await?).filter(|(_, done)| *done);
-        let mut done: HashSet<&AccumulatorId> = replaced.map(|(one, _)| &one.id).collect();
-        let remove = |one: &&Accumulator| {
-            let stamp = one.revision.map_or(Bson::Null, oid);
-            delete_one(doc! {"_id": accumulator_id(&one.id), "stamp": stamp})
+        let records = filled.iter().map(replacement).collect();
+        let is_replaced = self.replace_each(ACCUMULATORS, "stamp", records).await?;
+        let replaced = filled.iter().zip(is_replaced).filter(|(_, is_replaced)| *is_replaced);
+        let mut written: HashSet<&AccumulatorId> =
+            replaced.map(|(accumulator, _)| &accumulator.id).collect();
+        let delete = |accumulator: &&Accumulator| {
+            let stamp = accumulator.revision.map_or(Bson::Null, oid);
+            delete_one(doc! {"_id": accumulator_id(&accumulator.id), "stamp": stamp})
         };
-        let removed = self.write(CommandKind::Delete, ACCUMULATORS, gone.iter().map(remove));
-        removed.await?.complete()?;
-        let ids = || gone.iter().map(|one| Bson::from(accumulator_id(&one.id)));
-        let left = self.find_by_id(ACCUMULATORS, ids()).ids().await?;
-        let removed = gone.iter().zip(ids()).filter(|(_, id)| !left.contains(id));
-        done.extend(removed.map(|(one, _)| &one.id));
-        let is_put = |one: &Accumulator| done.contains(&one.id);
-        Ok(accumulators.iter().map(is_put).collect())
+        let deletes = empty.iter().map(delete);
+        self.write(CommandKind::Delete, ACCUMULATORS, deletes).await?.complete()?;
+        let ids = || empty.iter().map(|accumulator| Bson::from(accumulator_id(&accumulator.id)));
+        let remaining = self.find_by_id(ACCUMULATORS, ids()).ids().await?;
+        let deleted = empty.iter().zip(ids()).filter(|(_, id)| !remaining.contains(id));
+        written.extend(deleted.map(|(accumulator, _)| &accumulator.id));
+        let is_written = |accumulator: &Accumulator| written.contains(&accumulator.id);
+        Ok(accumulators.iter().map(is_written).collect())
     }
 
     async fn add_to_open(
@@ -61,42 +62,40 @@ impl Batches for Mongo {
         revision: Id,
     ) -> Result<bool> {
         // A router's counts are reliable only for statements that name one document.
-        let together = match self.is_routed().await? {
-            true => 1,
-            false => TOGETHER,
-        };
-        let mut groups = vec![Vec::new(); additions.len()];
+        let size = if self.is_routed().await? { 1 } else { RECORDS_PER_STATEMENT };
+        let mut ids_by_addition = vec![Vec::new(); additions.len()];
         for (accumulator, addition) in accumulators {
-            groups[*addition].push(Bson::from(accumulator_id(accumulator)));
+            ids_by_addition[*addition].push(Bson::from(accumulator_id(accumulator)));
         }
         let (mut statements, mut similar) = (Vec::new(), Vec::<Vec<(Bson, &Addition)>>::new());
-        for (mut ids, addition) in groups.into_iter().zip(additions) {
-            if together > 1 && ids.len() == 1 {
-                let one = (ids.remove(0), addition);
-                match similar.iter_mut().find(|of| is_similar(of[0].1, addition)) {
-                    Some(group) if group.len() < OWN => group.push(one),
-                    _ => similar.insert(0, vec![one]),
+        for (mut ids, addition) in ids_by_addition.into_iter().zip(additions) {
+            if size > 1 && ids.len() == 1 {
+                let item = (ids.remove(0), addition);
+                match similar.iter_mut().find(|group| is_similar(group[0].1, addition)) {
+                    Some(group) if group.len() < ADDITIONS_PER_STATEMENT => group.push(item),
+                    _ => similar.insert(0, vec![item]),
                 }
                 continue;
             }
-            let (when, update) = (fits(&[addition]), Bson::from(adding(addition, revision)));
-            let parts = ids.chunks(together);
-            statements.extend(parts.map(|ids| update_of(ids, when.clone(), update.clone())));
+            let (when, update) =
+                (fits_condition(&[addition]), Bson::from(shared_update(addition, revision)));
+            let chunks = ids.chunks(size);
+            statements
+                .extend(chunks.map(|ids| update_statement(ids, when.clone(), update.clone())));
         }
-        let own = similar.into_iter().map(|group| {
+        statements.extend(similar.into_iter().map(|group| {
             let (ids, additions): (Vec<Bson>, Vec<&Addition>) = group.into_iter().unzip();
-            let update = adding_own(&ids, &additions, revision);
-            update_of(&ids, fits(&additions), Bson::from(update))
-        });
-        statements.extend(own);
-        let outcome = self.write(CommandKind::Update, ACCUMULATORS, statements);
-        Ok(outcome.await?.complete()? == accumulators.len() as u64)
+            let update = individual_update(&ids, &additions, revision);
+            update_statement(&ids, fits_condition(&additions), Bson::from(update))
+        }));
+        let outcome = self.write(CommandKind::Update, ACCUMULATORS, statements).await?;
+        Ok(outcome.complete()? == accumulators.len() as u64)
     }
 
     async fn accumulators(&self, ids: &[AccumulatorId]) -> Result<Vec<Option<Accumulator>>> {
-        let found = self.find_by_id(ACCUMULATORS, ids.iter().map(accumulator_id));
-        let found = found.records::<AccumulatorRecord>().await?;
-        Ok(in_order_of(ids, found, |accumulator| &accumulator.id))
+        let find = self.find_by_id(ACCUMULATORS, ids.iter().map(accumulator_id));
+        let accumulators = find.records::<AccumulatorRecord>().await?;
+        Ok(in_order_of(ids, accumulators, |accumulator| &accumulator.id))
     }
 
     async fn find_accumulators(
@@ -117,36 +116,36 @@ impl Batches for Mongo {
                 // The caller concludes that a missing batch does not exist, so the read must be
                 // current.
                 self.caught_up().await?;
-                let here = doc! {"$or": [{"open.id": oid(batch)}, {"ended.id": oid(batch)}]};
-                (here, Document::new())
+                let has_batch = doc! {"$or": [{"open.id": oid(batch)}, {"ended.id": oid(batch)}]};
+                (has_batch, Document::new())
             }
             AccumulatorFilter::Holding(kind, objects, after) => {
                 // An accumulator that is missed keeps the retracted event, so the read must be
                 // current.
                 self.caught_up().await?;
-                (holding(kind, objects, after), doc! {"_id": 1})
+                (has_event(kind, objects, after), doc! {"_id": 1})
             }
         };
-        let found = self.find(ACCUMULATORS, filter).sort(order).limit(limit);
-        let mut found = found.records::<AccumulatorRecord>().await?;
+        let find = self.find(ACCUMULATORS, filter).sort(order).limit(limit);
+        let mut accumulators = find.records::<AccumulatorRecord>().await?;
         // Concurrent writes move accumulators within the index during the scan, so one may be found
         // twice.
-        let mut met = HashSet::with_capacity(found.len());
-        found.retain(|accumulator| met.insert(accumulator.id.clone()));
-        Ok(found)
+        let mut seen = HashSet::with_capacity(accumulators.len());
+        accumulators.retain(|accumulator| seen.insert(accumulator.id.clone()));
+        Ok(accumulators)
     }
 
     async fn file_batches(&self, batches: &[Batch]) -> Result<Vec<bool>> {
         let records = batches.iter().map(BatchRecord::filed);
-        let filed = self.write(CommandKind::Insert, BATCHES, records).await?;
-        let refused = filed.duplicates()?;
-        let mut done = vec![true; batches.len()];
-        let ids: Vec<Id> = refused.iter().map(|one| batches[one.item].id).collect();
-        for (refused, stored) in refused.iter().zip(self.filed(&ids).await?) {
-            let same = |stored: Batch| stored.has_same_events(&batches[refused.item]);
-            done[refused.item] = stored.is_some_and(same);
+        let inserted = self.write(CommandKind::Insert, BATCHES, records).await?;
+        let duplicates = inserted.duplicates()?;
+        let mut is_filed = vec![true; batches.len()];
+        let ids: Vec<Id> = duplicates.iter().map(|one| batches[one.item].id).collect();
+        for (duplicate, stored) in duplicates.iter().zip(self.filed(&ids).await?) {
+            let batch = &batches[duplicate.item];
+            is_filed[duplicate.item] = stored.is_some_and(|stored| stored.has_same_events(batch));
         }
-        Ok(done)
+        Ok(is_filed)
     }
 
     async fn settle_batches(&self, settled: &[(Id, BatchState)], now: DateTime<Utc>) -> Result<()> {
@@ -155,55 +154,54 @@ impl Batches for Mongo {
             let set = doc! {"state": state.as_str(), "settled": date(now)};
             Update::new(doc! {"_id": oid(*id), "state": closing}, doc! {"$set": set})
         };
-        let done = self.write(CommandKind::Update, BATCHES, settled.iter().map(settle));
-        done.await?.complete().map(drop)
+        let statements = settled.iter().map(settle);
+        self.write(CommandKind::Update, BATCHES, statements).await?.complete().map(drop)
     }
 
     async fn filed(&self, ids: &[Id]) -> Result<Vec<Option<Batch>>> {
-        let found = self.find_by_id(BATCHES, oids(ids));
-        let found = found.records::<BatchRecord>().await?;
-        Ok(in_order_of(ids, found, |batch| &batch.id))
+        let batches = self.find_by_id(BATCHES, oids(ids)).records::<BatchRecord>().await?;
+        Ok(in_order_of(ids, batches, |batch| &batch.id))
     }
 
     async fn find_batches(&self, filter: &BatchFilter, limit: usize) -> Result<Vec<Batch>> {
-        let (wanted, open) = (filter.state, BatchState::Open);
-        let mut found = Vec::new();
+        let has_state = |state: BatchState| filter.state.is_none_or(|wanted| wanted == state);
+        let may_have_ended = filter.state != Some(BatchState::Open);
+        let mut batches = Vec::new();
         // Searches in the order in which batches move, so that none is missed.
         for (field, is_searched) in [
-            ("open.id", wanted.is_none_or(|state| state == open)),
+            ("open.id", has_state(BatchState::Open)),
             // A batch that has ended is here for a moment, until it is filed.
-            ("ended.id", wanted != Some(open)),
+            ("ended.id", may_have_ended),
         ] {
             if is_searched {
-                let there = self.accumulators_with(field, filter, limit);
-                for accumulator in there.await? {
-                    found.extend(accumulator.open.into_iter().chain(accumulator.ended));
+                for accumulator in self.accumulators_with(field, filter, limit).await? {
+                    batches.extend(accumulator.open.into_iter().chain(accumulator.ended));
                 }
             }
         }
-        found.retain(|batch| wanted.is_none_or(|state| state == batch.state));
-        if wanted != Some(open) {
-            let filed = given(doc! {
+        batches.retain(|batch| has_state(batch.state));
+        if may_have_ended {
+            let filed = without_nulls(doc! {
                 "user": filter.user.as_ref().map(UserId::as_str),
                 "key": filter.key.as_ref().map(BatchKey::to_string),
-                "state": wanted.map(BatchState::as_str),
+                "state": filter.state.map(BatchState::as_str),
                 "_id": filter.before.map(|before| doc! {"$lt": oid(before)}),
             });
-            let filed = self.find(BATCHES, filed).sort(doc! {"_id": -1});
-            found.extend(filed.limit(limit).records::<BatchRecord>().await?);
+            let find = self.find(BATCHES, filed).sort(doc! {"_id": -1}).limit(limit);
+            batches.extend(find.records::<BatchRecord>().await?);
         }
-        Ok(page(found, filter.before, limit))
+        Ok(page(batches, filter.before, limit))
     }
 }
 
-/// The most accumulators in a statement that adds different events: each looks up its own among
-/// all of them.
-const OWN: usize = 50;
+/// The maximum number of different additions in a statement. Each accumulator looks up its own
+/// among all of them.
+const ADDITIONS_PER_STATEMENT: usize = 50;
 
 /// Selects accumulators with such an event. Checking `open.id` makes the partial index usable.
-fn holding(kind: &EventType, objects: &[ObjectId], after: Option<&AccumulatorId>) -> Document {
+fn has_event(kind: &EventType, objects: &[ObjectId], after: Option<&AccumulatorId>) -> Document {
     let names: Vec<&str> = objects.iter().map(ObjectId::as_str).collect();
-    given(doc! {
+    without_nulls(doc! {
         "open.id": {"$exists": true},
         "open.items.o": {"$in": &names},
         "open.items": {"$elemMatch": {"t": kind.as_str(), "o": {"$in": names}}},
@@ -219,21 +217,20 @@ impl Mongo {
         filter: &BatchFilter,
         limit: usize,
     ) -> Result<Vec<Accumulator>> {
-        let there = match filter.before {
+        let condition = match filter.before {
             Some(before) => doc! {"$lt": oid(before)},
             None => doc! {"$exists": true},
         };
-        let mut accumulators = doc! {field: there};
+        let mut selected = doc! {field: condition};
         if let Some(user) = &filter.user {
-            let key = |key: Bson| doc! {"u": user.as_str(), "k": key};
-            let theirs = doc! {"$gte": key("".into()), "$lt": key(Bson::MaxKey)};
-            accumulators.insert("_id", theirs);
+            let id = |key: Bson| doc! {"u": user.as_str(), "k": key};
+            selected.insert("_id", doc! {"$gte": id("".into()), "$lt": id(Bson::MaxKey)});
         }
         if let Some(key) = &filter.key {
-            accumulators.insert("_id.k", key.to_string());
+            selected.insert("_id.k", key.to_string());
         }
-        let found = self.find(ACCUMULATORS, accumulators).sort(doc! {field: -1});
-        found.limit(limit).records::<AccumulatorRecord>().await
+        let find = self.find(ACCUMULATORS, selected).sort(doc! {field: -1}).limit(limit);
+        find.records::<AccumulatorRecord>().await
     }
 }
 
@@ -241,46 +238,46 @@ fn oids(ids: &[Id]) -> Vec<Bson> {
     ids.iter().map(|id| oid(*id)).collect()
 }
 
-/// An accumulator's `_id`.
+/// Returns the `_id` of an accumulator.
 pub(super) fn accumulator_id(id: &AccumulatorId) -> Document {
     doc! {"u": id.user.as_str(), "k": id.key.to_string()}
 }
 
 /// Returns a filter with the conditions of `Addition::fits`. None of its fan-outs may have joined.
 /// Of several similar additions, no accumulator may have a fan-out of any.
-fn fits(additions: &[&Addition]) -> Document {
+fn fits_condition(additions: &[&Addition]) -> Document {
     let addition = additions[0];
     let fanouts: Vec<Bson> = additions.iter().flat_map(|one| oids(&one.fanouts)).collect();
-    given(doc! {
+    without_nulls(doc! {
         "open.policy": &addition.policy,
         "open.joined": {"$nin": &fanouts},
         "open.deferred": {"$exists": false},
         "ended": {"$exists": false},
         "memories.joined": {"$nin": fanouts},
         format!("open.joined.{}", addition.joined_to): {"$exists": false},
-        "open.count": addition.count_to.map(|most| doc! {"$lte": most as i64}),
+        "open.count": addition.count_to.map(|max| doc! {"$lte": max as i64}),
         "open.opened": addition.opened_from.map(|from| doc! {"$gte": date(from)}),
     })
 }
 
 /// Returns the update that adds to each of these open batches the items of its own addition, all
 /// of them similar. One statement costs the server less than one for each.
-fn adding_own(ids: &[Bson], additions: &[&Addition], revision: Id) -> Vec<Document> {
-    let (first, place) = (additions[0], doc! {"$indexOfArray": [{"$literal": ids}, "$_id"]});
-    let longer = |list: &str, values: Vec<Vec<Bson>>| {
-        let own = doc! {"$arrayElemAt": [{"$literal": values}, &place]};
+fn individual_update(ids: &[Bson], additions: &[&Addition], revision: Id) -> Vec<Document> {
+    let (first, index) = (additions[0], doc! {"$indexOfArray": [{"$literal": ids}, "$_id"]});
+    let append = |list: &str, values: Vec<Vec<Bson>>| {
+        let own = doc! {"$arrayElemAt": [{"$literal": values}, &index]};
         doc! {"$concatArrays": [list, own]}
     };
-    let items = additions.iter().map(|one| items(one)).collect();
-    let joined = additions.iter().map(|one| oids(&one.fanouts)).collect();
-    let last = |field: &str, at| doc! {"$max": [field, date(at)]};
+    let items = additions.iter().map(|addition| item_values(addition)).collect();
+    let joined = additions.iter().map(|addition| oids(&addition.fanouts)).collect();
+    let max = |field: &str, at| doc! {"$max": [field, date(at)]};
     let set = doc! {
-        "open.items": {"$slice": [longer("$open.items", items), slice(first)]},
-        "open.joined": longer("$open.joined", joined),
+        "open.items": {"$slice": [append("$open.items", items), slice(first)]},
+        "open.joined": append("$open.joined", joined),
         "open.count": {"$add": ["$open.count", first.items.len() as i64]},
-        "open.last": last("$open.last", first.at),
-        "open.closes": last("$open.closes", first.closes_from),
-        "due": last("$due", first.closes_from),
+        "open.last": max("$open.last", first.at),
+        "open.closes": max("$open.closes", first.closes_from),
+        "due": max("$due", first.closes_from),
         "stamp": oid(revision),
     };
     vec![doc! {"$set": set}]
@@ -288,30 +285,34 @@ fn adding_own(ids: &[Bson], additions: &[&Addition], revision: Id) -> Vec<Docume
 
 /// Returns whether two additions differ only in their events and fan-outs.
 fn is_similar(one: &Addition, other: &Addition) -> bool {
-    let without = |of: &Addition| Addition { items: Vec::new(), fanouts: Vec::new(), ..of.clone() };
-    let sizes = |of: &Addition| (of.items.len(), of.fanouts.len());
-    sizes(one) == sizes(other) && without(one) == without(other)
+    let without_events = |addition: &Addition| Addition {
+        items: Vec::new(),
+        fanouts: Vec::new(),
+        ..addition.clone()
+    };
+    let sizes = |addition: &Addition| (addition.items.len(), addition.fanouts.len());
+    sizes(one) == sizes(other) && without_events(one) == without_events(other)
 }
 
-fn items(addition: &Addition) -> Vec<Bson> {
-    let item =
+fn item_values(addition: &Addition) -> Vec<Bson> {
+    let value =
         |item: &BatchItem| doc! {"t": item.t.as_str(), "o": item.o.as_str(), "i": oid(item.i)};
-    addition.items.iter().map(item).map(Bson::from).collect()
+    addition.items.iter().map(value).map(Bson::from).collect()
 }
 
 /// Returns how many items a batch keeps, as `$slice` counts: from the end if negative.
 fn slice(addition: &Addition) -> i64 {
     match addition.keep {
-        Keep::First(most) => most as i64,
-        Keep::Last(most) => -(most as i64),
+        Keep::First(count) => count as i64,
+        Keep::Last(count) => -(count as i64),
     }
 }
 
 /// Returns the update that adds the items to an open batch.
-fn adding(addition: &Addition, revision: Id) -> Document {
+fn shared_update(addition: &Addition, revision: Id) -> Document {
     doc! {
         "$push": {
-            "open.items": {"$each": items(addition), "$slice": slice(addition)},
+            "open.items": {"$each": item_values(addition), "$slice": slice(addition)},
             "open.joined": {"$each": oids(&addition.fanouts)},
         },
         "$inc": {"open.count": addition.items.len() as i64},

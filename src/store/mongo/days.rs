@@ -14,10 +14,10 @@ use futures::{StreamExt, TryStreamExt};
 
 use super::batches::accumulator_id;
 use super::bulk::{CommandKind, RejectedStatement, Update};
-use super::journal::{DONE, part_id, parts_of};
+use super::journal::{DONE, part_count, part_id};
 use super::patience::{DUPLICATE, NAMESPACE_EXISTS, NAMESPACE_NOT_FOUND};
-use super::reads::{at_once, id_of};
-use super::users::revised;
+use super::reads::{id_of, run_concurrently};
+use super::users::encode_user;
 use super::{
     AUDIENCES, BATCHES, DELIVERIES, FANOUTS, INBOXES, Mongo, RETRACTIONS, date, objects, oid,
 };
@@ -35,34 +35,34 @@ use crate::store::{
     Summing, extjson,
 };
 
-/// The largest document to import. MongoDB's limit is 16 MiB for it and the rest of the command.
-const LARGEST: usize = (16 << 20) - (64 << 10);
-/// Documents per chunk of an export.
-const CHUNK: u32 = 1_000;
-/// How often to restore a document again after a concurrent write.
-const TRIES: usize = 100;
-/// The number of documents that are compared at the same time.
-const COMPARED: usize = 8;
+/// The maximum size of a document to import. MongoDB's limit is 16 MiB for it and the rest of the
+/// command.
+const MAX_IMPORTED_BYTES: usize = (16 << 20) - (64 << 10);
+/// For exports.
+const DOCUMENTS_PER_CHUNK: u32 = 1_000;
+/// How often to try to merge a document while other processes write to it.
+const MAX_MERGE_ATTEMPTS: usize = 100;
+const MAX_MERGES_IN_FLIGHT: usize = 8;
 /// MongoDB 6.0 reports a duplicate with this error code if the `_id` is a number with a fraction in
 /// a clustered collection.
 const DUPLICATE_FRACTION: i32 = 50810;
 /// The name prefix of a day that is being dropped. A suffix identifies the attempt.
-const LEAVING: &str = "leaving_";
+const DROP_PREFIX: &str = "leaving_";
 
 /// Returns a pattern for the names of this day's renamed collections.
-fn leaving(day: Day) -> String {
-    format!("^{LEAVING}{}_[0-9a-f]{{24}}$", day.collection())
+fn renamed_pattern(day: Day) -> String {
+    format!("^{DROP_PREFIX}{}_[0-9a-f]{{24}}$", day.collection())
 }
 
 #[async_trait]
 impl Days for Mongo {
     async fn days(&self) -> Result<Vec<Day>> {
         // Includes days whose drop was interrupted.
-        let pattern = format!("^({LEAVING})?{COLLECTION_PREFIX}[0-9]{{8}}(_[0-9a-f]{{24}})?$");
-        let names = self.collections(&pattern).await?;
+        let pattern = format!("^({DROP_PREFIX})?{COLLECTION_PREFIX}[0-9]{{8}}(_[0-9a-f]{{24}})?$");
+        let names = self.collection_names(&pattern).await?;
         let day = |name: &String| {
-            let name = name.strip_prefix(LEAVING).unwrap_or(name);
-            Day::of_collection(name.get(..COLLECTION_PREFIX.len() + 8)?)
+            let original = name.strip_prefix(DROP_PREFIX).unwrap_or(name);
+            Day::of_collection(original.get(..COLLECTION_PREFIX.len() + 8)?)
         };
         let mut days: Vec<Day> = names.iter().filter_map(day).collect();
         days.sort_unstable();
@@ -71,7 +71,7 @@ impl Days for Mongo {
     }
 
     async fn fix_day(&self, day: Day) -> Result<()> {
-        for renamed in self.collections(&leaving(day)).await? {
+        for renamed in self.collection_names(&renamed_pattern(day)).await? {
             self.rename_back(day, &renamed).await?;
         }
         Ok(())
@@ -79,16 +79,16 @@ impl Days for Mongo {
 
     async fn drop_day(&self, day: Day, sum: &DaySum) -> Result<bool> {
         let name = day.collection();
-        let renamed = format!("{LEAVING}{name}_{}", ObjectId::new());
+        let renamed = format!("{DROP_PREFIX}{name}_{}", ObjectId::new());
         self.known_days().remove(&day);
         // If the name is in use or the source is missing, an earlier attempt may have succeeded.
         if self.rename(&name, &renamed).await? == Err(NAMESPACE_NOT_FOUND)
-            && self.collections(&format!("^{renamed}$")).await?.is_empty()
+            && self.collection_names(&format!("^{renamed}$")).await?.is_empty()
         {
             return Ok(sum.stacks == 0);
         }
         let mut summing = Summing::default();
-        let mut chunks = self.all_of(renamed.clone());
+        let mut chunks = self.all_documents(renamed.clone());
         while let Some(chunk) = chunks.try_next().await? {
             lines(&chunk).for_each(|line| summing.add(&line));
         }
@@ -104,32 +104,32 @@ impl Days for Mongo {
     fn export(&self, which: Export) -> BoxStream<'_, Result<RecordPage>> {
         match which {
             Export::Records(kind) => {
-                let batches = self.all_of(kind.as_str().to_owned());
-                let pages = batches.map_ok(|batch| stream::iter(split(batch)).map(Ok::<_, Error>));
-                pages.try_flatten().and_then(move |batch| self.page_of(kind, batch)).boxed()
+                let chunks = self.all_documents(kind.as_str().to_owned());
+                let pages = chunks.map_ok(|chunk| stream::iter(split(chunk)).map(Ok::<_, Error>));
+                pages.try_flatten().and_then(move |page| self.record_page(kind, page)).boxed()
             }
             Export::Day(day) => {
                 let page = |chunk: Vec<RawDocumentBuf>| RecordPage {
                     lines: lines(&chunk).collect(),
                     bad: Vec::new(),
                 };
-                self.all_of(day.collection()).map_ok(page).boxed()
+                self.all_documents(day.collection()).map_ok(page).boxed()
             }
         }
     }
 
     async fn import_records(&self, kind: RecordKind, lines: &[String]) -> Result<()> {
-        let records = lines.iter().map(|line| AnyRecord::read(kind, line));
-        let records: Vec<AnyRecord> = records.collect::<Result<_>>()?;
-        let statements = records.iter().map(|record| {
-            let u = document(record)?;
+        let records: Vec<AnyRecord> =
+            lines.iter().map(|line| AnyRecord::read(kind, line)).collect::<Result<_>>()?;
+        let statement = |record: &AnyRecord| {
+            let document = encode_record(record)?;
             let id = match record {
                 AnyRecord::Accumulator(accumulator) => Some(accumulator_id(&accumulator.id).into()),
-                _ => id_of(&u),
+                _ => id_of(&document),
             };
-            Ok(Update::upsert(doc! {"_id": id}, u))
-        });
-        let statements: Vec<_> = statements.collect::<Result<_>>()?;
+            Ok(Update::upsert(doc! {"_id": id}, document))
+        };
+        let statements: Vec<_> = records.iter().map(statement).collect::<Result<_>>()?;
         self.upsert(kind.as_str(), statements).await
     }
 
@@ -143,51 +143,51 @@ impl Days for Mongo {
         }
         self.create_day(day).await?;
         let stored = self.insert_into(day, &documents).await?;
-        let merge = |item: usize| self.merge_stored(day, &documents[item], meeting);
-        at_once(COMPARED, stored, merge, drop).await
+        let merge = |index: usize| self.merge_stored(day, &documents[index], meeting);
+        run_concurrently(MAX_MERGES_IN_FLIGHT, stored, merge, drop).await
     }
 
     async fn forget(&self, what: Forgettable, before: DateTime<Utc>, limit: usize) -> Result<u64> {
-        let (first_id, date) = (oid(Id::at(before, [0; 8])), date(before));
+        let (end_id, end_date) = (oid(Id::at(before, [0; 8])), date(before));
         let is_settled = doc! {
             "state": {"$ne": DeliveryState::Unknown.as_str()}, "slot": {"$exists": false},
         };
-        let (collection, time, end, mut old) = match what {
-            Forgettable::Events => (FANOUTS, "_id", first_id, doc! {"state": DONE}),
-            Forgettable::Retractions => (RETRACTIONS, "at", first_id, doc! {}),
-            Forgettable::Batches => (BATCHES, "settled", date, doc! {}),
-            Forgettable::Deliveries => (DELIVERIES, "settled", date, is_settled),
-            Forgettable::Inboxes => (INBOXES, "changed", date, doc! {}),
+        let (collection, time_field, end, mut is_old) = match what {
+            Forgettable::Events => (FANOUTS, "_id", end_id, doc! {"state": DONE}),
+            Forgettable::Retractions => (RETRACTIONS, "at", end_id, doc! {}),
+            Forgettable::Batches => (BATCHES, "settled", end_date, doc! {}),
+            Forgettable::Deliveries => (DELIVERIES, "settled", end_date, is_settled),
+            Forgettable::Inboxes => (INBOXES, "changed", end_date, doc! {}),
         };
-        old.insert(time, doc! {"$lt": &end});
-        let earliest = self.find(collection, old.clone()).sort(doc! {time: 1});
-        let ids = earliest.limit(limit).ids().await?;
+        is_old.insert(time_field, doc! {"$lt": &end});
+        let oldest = self.find(collection, is_old.clone()).sort(doc! {time_field: 1}).limit(limit);
+        let ids = oldest.ids().await?;
         if !ids.is_empty() {
             // A record that was found to be old is deleted only if it is still old.
-            let these = doc! {"$and": [{"_id": {"$in": &ids}}, old]};
-            self.delete_matching(collection, these).await?;
+            let still_old = doc! {"$and": [{"_id": {"$in": &ids}}, is_old]};
+            self.delete_matching(collection, still_old).await?;
         }
         if what == Forgettable::Events {
             let is_last = ids.len() < limit;
-            self.forget_parts(&ids, is_last.then_some(&end)).await?;
+            self.delete_audience_parts(&ids, is_last.then_some(&end)).await?;
         }
         Ok(ids.len() as u64)
     }
 }
 
 impl Mongo {
-    async fn page_of(
+    async fn record_page(
         &self,
         kind: RecordKind,
         documents: Vec<RawDocumentBuf>,
     ) -> Result<RecordPage> {
         let mut page = RecordPage::default();
         for raw in documents {
-            let read = match kind {
-                RecordKind::Fanouts => self.whole_fanout(&raw).await.map(AnyRecord::from),
+            let record = match kind {
+                RecordKind::Fanouts => self.read_fanout(&raw).await.map(AnyRecord::from),
                 kind => read_record(kind, &raw),
             };
-            match read {
+            match record {
                 Ok(record) => page.push(&record)?,
                 Err(error) if error.is_outage() => return Err(error),
                 Err(error) => page.bad.push(error.to_string()),
@@ -198,15 +198,14 @@ impl Mongo {
 
     /// Removes the parts of the audiences of these removed fan-outs. With an `end`, also removes
     /// the parts before `end` that are older than all fan-outs: a process that crashed left them.
-    async fn forget_parts(&self, removed: &[Bson], end: Option<&Bson>) -> Result<()> {
-        let of_removed = removed
-            .iter()
-            .map(|id| doc! {"_id": {"$gte": part_id(id, 0), "$lte": part_id(id, i32::MAX)}});
-        let mut parts: Vec<Document> = of_removed.collect();
+    async fn delete_audience_parts(&self, removed: &[Bson], end: Option<&Bson>) -> Result<()> {
+        let parts_of =
+            |id: &Bson| doc! {"_id": {"$gte": part_id(id, 0), "$lte": part_id(id, i32::MAX)}};
+        let mut parts: Vec<Document> = removed.iter().map(parts_of).collect();
         if let Some(end) = end {
             let remaining = self.find(FANOUTS, doc! {"_id": {"$lt": end}});
-            let oldest = remaining.sort(doc! {"_id": 1}).limit(1).ids().await?;
-            let oldest = oldest.first().unwrap_or(end);
+            let ids = remaining.sort(doc! {"_id": 1}).limit(1).ids().await?;
+            let oldest = ids.first().unwrap_or(end);
             parts.push(doc! {"_id": {"$lt": part_id(oldest, 0)}});
         }
         if !parts.is_empty() {
@@ -217,7 +216,7 @@ impl Mongo {
 
     /// Counts by reading the documents: the server's metadata may be wrong after a crash.
     pub(super) async fn count_stacks(&self, day: Day) -> Result<u64> {
-        let mut names = self.collections(&leaving(day)).await?;
+        let mut names = self.collection_names(&renamed_pattern(day)).await?;
         names.push(day.collection());
         let mut stacks = 0;
         for name in names {
@@ -234,11 +233,10 @@ impl Mongo {
     ) -> Result<Vec<usize>> {
         let name = day.collection();
         let inserted = self.write(CommandKind::Insert, &name, documents).await?;
-        let is_stored = |refused: &RejectedStatement| {
-            matches!(refused.failure.code, Some(DUPLICATE | DUPLICATE_FRACTION))
+        let is_stored = |rejected: &RejectedStatement| {
+            matches!(rejected.failure.code, Some(DUPLICATE | DUPLICATE_FRACTION))
         };
-        let stored = inserted.only(is_stored)?.into_iter();
-        Ok(stored.map(|refused| refused.item).collect())
+        Ok(inserted.rejected_if(is_stored)?.into_iter().map(|rejected| rejected.item).collect())
     }
 
     /// Restores a document whose `_id` is already stored. Both must be equal, or each entry is
@@ -251,7 +249,7 @@ impl Mongo {
     ) -> Result<()> {
         let (name, id) = (day.collection(), id_of(document));
         // Other writers may append meanwhile, but rarely to an old day.
-        for _ in 0..TRIES {
+        for _ in 0..MAX_MERGE_ATTEMPTS {
             let found = self.find(&name, doc! {"_id": {"$eq": &id}}).raw().await?;
             let Some(stored) = found.first() else {
                 // Another process removed it after the insert was rejected.
@@ -267,15 +265,14 @@ impl Mongo {
                 return Ok(());
             }
             // Appends if the stack still has this length.
-            let length = stored.get_array("events");
-            let length = length.map_or(0, |events| events.into_iter().count() as i32);
+            let events = stored.get_array("events");
+            let length = events.map_or(0, |events| events.into_iter().count() as i32);
             let q = doc! {"_id": {"$eq": &id}, "events": {"$size": length}};
-            let new = RawArrayBuf::from_iter(new);
-            let append = Update::new(q, rawdoc! {"$push": {"events": {"$each": new}}});
-            let appended = self.write(CommandKind::Update, &name, [append]).await?;
+            let push = rawdoc! {"$push": {"events": {"$each": RawArrayBuf::from_iter(new)}}};
+            let outcome = self.write(CommandKind::Update, &name, [Update::new(q, push)]).await?;
             // If the command was sent twice, the next comparison shows whether it took effect.
-            let is_first = !appended.resent;
-            if appended.complete()? == 1 && is_first {
+            let is_resent = outcome.is_resent;
+            if outcome.complete()? == 1 && !is_resent {
                 return Ok(());
             }
         }
@@ -291,12 +288,11 @@ impl Mongo {
         if self.rename(renamed, &day.collection()).await? != Err(NAMESPACE_EXISTS) {
             return Ok(());
         }
-        let (name, mut chunks) = (day.collection(), self.all_of(renamed.to_owned()));
+        let (name, mut chunks) = (day.collection(), self.all_documents(renamed.to_owned()));
         while let Some(documents) = chunks.try_next().await? {
             let stored = self.insert_into(day, &documents).await?;
-            let statements = stored.iter().map(|item| put_before(&documents[*item]));
-            let updated = self.write(CommandKind::Update, &name, statements);
-            updated.await?.complete()?;
+            let statements = stored.iter().map(|index| prepend_statement(&documents[*index]));
+            self.write(CommandKind::Update, &name, statements).await?.complete()?;
         }
         drop(chunks);
         self.drop_collection(renamed).await
@@ -315,12 +311,11 @@ impl Mongo {
             "writeConcern": {"w": "majority"},
         };
         let expected = [NAMESPACE_NOT_FOUND, NAMESPACE_EXISTS];
-        let renamed = self.run(&self.admin(), rename, &expected).await?;
-        Ok(renamed.map(drop))
+        Ok(self.run(&self.admin(), rename, &expected).await?.map(drop))
     }
 
     /// Returns the names of the collections that match a pattern, without views.
-    async fn collections(&self, pattern: &str) -> Result<Vec<String>> {
+    async fn collection_names(&self, pattern: &str) -> Result<Vec<String>> {
         let filter = doc! {"name": {"$regex": pattern}, "type": {"$ne": "view"}};
         let listed = self.find_collections(filter).await?;
         let name = |listed: &Document| listed.get_str("name").ok().map(str::to_owned);
@@ -333,25 +328,26 @@ impl Mongo {
     }
 
     /// Streams all documents of a collection.
-    pub(super) fn all_of(
+    pub(super) fn all_documents(
         &self,
         collection: String,
     ) -> BoxStream<'static, Result<Vec<RawDocumentBuf>>> {
-        self.documents(collection, doc! {}, CHUNK, RawDocument::to_owned)
+        self.documents(collection, doc! {}, DOCUMENTS_PER_CHUNK, RawDocument::to_owned)
     }
 }
 
 /// Returns a statement that puts the entries of this document before the stored ones, unless the
 /// stored ones already start with them.
-fn put_before(document: &RawDocumentBuf) -> RawDocumentBuf {
+fn prepend_statement(document: &RawDocumentBuf) -> RawDocumentBuf {
     let id = document.get("_id").ok().flatten().map(RawBson::from);
     let mut merged =
         vec![RawBson::from(rawdoc! {"$literal": document.clone()}), RawBson::from("$$ROOT")];
-    let ours = document.get_array("events");
-    if let Some((ours, count)) = ours.ok().map(|ours| (ours.to_owned(), ours.into_iter().count()))
+    let events = document.get_array("events").ok();
+    let count = events.map_or(0, |events| events.into_iter().count());
+    if let Some(events) = events
         && count > 0
     {
-        let ours = rawdoc! {"$literal": ours};
+        let ours = rawdoc! {"$literal": events.to_owned()};
         let stored = rawdoc! {"$ifNull": ["$events", []]};
         let events = rawdoc! {"$cond": {
             "if": {"$eq": [{"$slice": [stored.clone(), count as i32]}, ours.clone()]},
@@ -360,10 +356,9 @@ fn put_before(document: &RawDocumentBuf) -> RawDocumentBuf {
         }};
         merged.push(RawBson::from(rawdoc! {"events": events}));
     }
-    let merged = RawArrayBuf::from_iter(merged);
     rawdoc! {
         "q": {"_id": {"$eq": id.unwrap_or(RawBson::Null)}},
-        "u": [{"$replaceWith": {"$mergeObjects": merged}}],
+        "u": [{"$replaceWith": {"$mergeObjects": RawArrayBuf::from_iter(merged)}}],
     }
 }
 
@@ -371,17 +366,19 @@ fn lines(documents: &[RawDocumentBuf]) -> impl Iterator<Item = String> {
     documents.iter().map(|document| extjson::to_line(document))
 }
 
-/// Splits a batch into pages. A fan-out with parts is alone, because its parts may be long.
-fn split(batch: Vec<RawDocumentBuf>) -> Vec<Vec<RawDocumentBuf>> {
-    match batch.iter().any(|raw| parts_of(raw).is_some()) {
-        true => batch.into_iter().map(|one| vec![one]).collect(),
-        false => vec![batch],
+/// Splits a chunk into pages of one document each if it has a fan-out with parts, because the parts
+/// may be long.
+fn split(chunk: Vec<RawDocumentBuf>) -> Vec<Vec<RawDocumentBuf>> {
+    if chunk.iter().any(|raw| part_count(raw).is_some()) {
+        chunk.into_iter().map(|raw| vec![raw]).collect()
+    } else {
+        vec![chunk]
     }
 }
 
 fn read_record(kind: RecordKind, raw: &RawDocument) -> Result<AnyRecord> {
     match kind {
-        RecordKind::Objects => Ok(objects::object_of(raw)?.into()),
+        RecordKind::Objects => Ok(objects::read_object(raw)?.into()),
         RecordKind::Retractions => Ok(objects::read_retraction(raw)?.into()),
         kind => AnyRecord::read_from(kind, raw),
     }
@@ -393,31 +390,31 @@ impl RecordSource for &RawDocument {
     }
 }
 
-fn document(record: &AnyRecord) -> Result<RawDocumentBuf> {
+fn encode_record(record: &AnyRecord) -> Result<RawDocumentBuf> {
     let doing = "importing records";
     match record {
-        AnyRecord::User(user) => Ok(revised(user)?.0),
-        AnyRecord::Object(object) => objects::record_of(object),
+        AnyRecord::User(user) => Ok(encode_user(user)?.0),
+        AnyRecord::Object(object) => objects::encode_object(object),
         AnyRecord::Inbox(inbox) => {
             let mut record = InboxRecord::from_value(inbox);
             record.revision = Some(Oid(NO_REVISION));
             write_bson(doing, &record)
         }
-        AnyRecord::Retraction(one) => Ok(objects::retraction_document(one)),
+        AnyRecord::Retraction(retraction) => Ok(objects::encode_retraction(retraction)),
         AnyRecord::Accumulator(accumulator) => {
             write_bson(doing, &AccumulatorRecord::document(accumulator, NO_REVISION))
         }
         AnyRecord::Delivery(delivery) => write_bson(doing, &DeliveryRecord::document(delivery)),
         AnyRecord::Fanout(fanout) => {
             let document = write_bson(doing, record)?;
-            match document.as_bytes().len() > LARGEST {
-                true => Err(Error::Unsupported(format!(
+            if document.as_bytes().len() > MAX_IMPORTED_BYTES {
+                return Err(Error::Unsupported(format!(
                     "event {} names more users than fit into one document; wait until the \
                      version that accepted it has pushed it to all of them, and export again",
                     fanout.id
-                ))),
-                false => Ok(document),
+                )));
             }
+            Ok(document)
         }
         record => write_bson(doing, record),
     }

@@ -13,15 +13,14 @@ use chrono::{DateTime, Utc};
 
 use super::bulk::{CommandKind, Update};
 use super::grouped_updates::{Change, operators};
-use super::reads::records;
-use super::{DELIVERIES, Mongo, date, given, lease};
+use super::reads::{in_order_of, read_records};
+use super::{DELIVERIES, Mongo, date, lease_document, without_nulls};
 use crate::domain::coordination::{LONGEST_LEASE, LONGEST_WAIT};
 use crate::domain::delivery::{
-    Corrected, Correction, Handover, OperatorDecision, Transition, digest_slot,
+    Corrected, Correction, Handover, OperatorDecision, Settlement, Transition, digest_slot,
 };
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Lease, ReportKind, StackId, Tag};
 use crate::store::record::delivery::DeliveryRecord;
-use crate::store::traits::in_order_of;
 use crate::store::{Claim, Deliveries, DeliveryFilter, Result};
 
 #[async_trait]
@@ -29,19 +28,19 @@ impl Deliveries for Mongo {
     async fn open(&self, rows: &[Delivery]) -> Result<Vec<bool>> {
         let records = rows.iter().map(DeliveryRecord::document);
         let inserted = self.write(CommandKind::Insert, DELIVERIES, records).await?;
-        let refused = inserted.duplicates()?;
+        let duplicates = inserted.duplicates()?;
         let mut opened = vec![true; rows.len()];
-        for refused in &refused {
-            opened[refused.item] = false;
+        for duplicate in &duplicates {
+            opened[duplicate.item] = false;
         }
         // If the insert was sent twice, it may have conflicted with its own row.
-        let doubtful = refused.iter().filter(|refused| refused.resent);
-        let doubtful: Vec<usize> = doubtful.map(|refused| refused.item).collect();
-        let ids: Vec<DeliveryId> = doubtful.iter().map(|item| rows[*item].id.clone()).collect();
-        for (item, stored) in doubtful.into_iter().zip(self.deliveries(&ids).await?) {
-            let (row, stored) = (&rows[item], stored.as_ref());
-            opened[item] = stored.map(|stored| (stored.marker, &stored.lease))
-                == Some((row.marker, &row.lease));
+        let resent = duplicates.iter().filter(|duplicate| duplicate.is_resent);
+        let indices: Vec<usize> = resent.map(|duplicate| duplicate.item).collect();
+        let ids: Vec<DeliveryId> = indices.iter().map(|index| rows[*index].id.clone()).collect();
+        for (index, stored) in indices.into_iter().zip(self.deliveries(&ids).await?) {
+            let row = &rows[index];
+            opened[index] = stored
+                .is_some_and(|stored| stored.marker == row.marker && stored.lease == row.lease);
         }
         Ok(opened)
     }
@@ -50,28 +49,23 @@ impl Deliveries for Mongo {
         let (rows, limit) = match *which {
             Claim::Free(now, limit) => {
                 // Every open row has a lease, even if it has expired. No closed row has one.
-                let over = doc! {"lease.until": {"$lte": date(now)}};
+                let expired = doc! {"lease.until": {"$lte": date(now)}};
                 // No lease and no wait can end this late, so these rows are free.
-                let unbelieved = doc! {"lease.until": {"$gt": date(now + LONGEST_LEASE)}, "$or": [
+                let invalid = doc! {"lease.until": {"$gt": date(now + LONGEST_LEASE)}, "$or": [
                     {"lease.owner": {"$exists": true}},
                     {"lease.until": {"$gt": date(now + LONGEST_WAIT)}},
                 ]};
-                let free = doc! {"$or": [over, unbelieved], "slot": {"$exists": true}};
-                (free, limit)
+                (doc! {"$or": [expired, invalid], "slot": {"$exists": true}}, limit)
             }
             Claim::Call(call) => {
                 let sending = DeliveryState::Sending.as_str();
-                let of_call = doc! {"call": call, "slot": {"$exists": true}, "state": sending};
-                (of_call, usize::MAX)
+                (doc! {"call": call, "slot": {"$exists": true}, "state": sending}, usize::MAX)
             }
         };
         let order = doc! {"slot": 1};
-        let find = || {
-            let free = self.find(DELIVERIES, rows.clone()).sort(order.clone());
-            free.limit(limit).ids()
-        };
-        let claimed = self.claim_raw(DELIVERIES, &rows, order.clone(), lease, find);
-        records::<DeliveryRecord>(&claimed.await?)
+        let find = || self.find(DELIVERIES, rows.clone()).sort(order.clone()).limit(limit).ids();
+        let claimed = self.claim_raw(DELIVERIES, &rows, order.clone(), lease, find).await?;
+        read_records::<DeliveryRecord>(&claimed)
     }
 
     async fn advance(
@@ -81,80 +75,19 @@ impl Deliveries for Mongo {
         transitions: &[Transition],
     ) -> Result<Vec<bool>> {
         let change = |transition: &Transition, revision: Oid| {
-            // Only rows that are not settled and that this owner has leased.
-            let is_open = doc! {"$in": [
-                DeliveryState::Pending.as_str(), DeliveryState::Sending.as_str(),
-            ]};
-            let mut change = Change {
-                when: doc! {"slot": {"$exists": true}, "lease.owner": &lease.owner, "state": is_open},
-                set: doc! {"stamp": revision},
-                ..Change::default()
-            };
-            match transition {
-                Transition::HandOver(Handover { call, items, .. }) => {
-                    // Another task of its owner may have claimed and handed it over meanwhile.
-                    change.when.insert("state", DeliveryState::Pending.as_str());
-                    change.set.extend(doc! {
-                        "state": DeliveryState::Sending.as_str(), "lease.until": date(lease.until),
-                        "call": call, "tried": date(now),
-                    });
-                    change.own.insert("items", i64::from(*items));
-                    change.add.insert("attempts", 1);
-                }
-                Transition::Recall(_) => {
-                    change.when.insert("state", DeliveryState::Sending.as_str());
-                    change.set.insert("state", DeliveryState::Pending.as_str());
-                    change.unset.insert("call", "");
-                }
-                Transition::Hold(_) => {
-                    change.when.remove("state");
-                    change.set.insert("lease.until", date(lease.until));
-                }
-                Transition::Defer(deferral) => {
-                    require(&mut change.when, deferral.from);
-                    // A lease without an owner blocks claims until then, and the release of an
-                    // owner's leases does not end it.
-                    change.set.extend(given(doc! {
-                        "state": deferral.state.as_str(),
-                        "lease": {"until": date(deferral.not_before)},
-                        "reason": deferral.reason.as_deref(),
-                    }));
-                    // The owner loses the lease here, so a repeated command counts nothing.
-                    if deferral.has_failed {
-                        change.add.insert("refusals", 1);
-                    }
-                }
-                Transition::Settle(settlement) | Transition::Conclude(settlement) => {
-                    require(&mut change.when, settlement.from);
-                    change
-                        .set
-                        .extend(doc! {"state": settlement.state.as_str(), "settled": date(now)});
-                    change.own.extend(given(doc! {
-                        "items": i64::from(settlement.items),
-                        "provider_id": settlement.provider_id.as_deref(),
-                    }));
-                    match &settlement.reason {
-                        Some(reason) => change.set.insert("reason", reason),
-                        // The reason for an earlier deferral no longer applies.
-                        None => change.unset.insert("reason", ""),
-                    };
-                    if matches!(transition, Transition::Conclude(_)) {
-                        change.unset.extend(open());
-                    }
-                }
-            }
+            let change = transition_change(transition, lease, now, revision);
             (Bson::from(transition.id().as_str()), change)
         };
         self.change_each(DELIVERIES, transitions, change).await
     }
 
     async fn close(&self, ids: &[DeliveryId]) -> Result<()> {
-        let settled = DeliveryState::ALL.into_iter().filter(|state| state.settled());
-        let settled: Vec<&str> = settled.map(DeliveryState::as_str).collect();
+        let settled_states = DeliveryState::ALL.into_iter().filter(|state| state.settled());
+        let settled: Vec<&str> = settled_states.map(DeliveryState::as_str).collect();
         let close = |id: &DeliveryId| {
             let change = Change {
                 when: doc! {"state": {"$in": &settled}},
-                unset: open(),
+                unset: fields_of_open_rows(),
                 ..Change::default()
             };
             (Bson::from(id.as_str()), change)
@@ -172,41 +105,39 @@ impl Deliveries for Mongo {
         let stored = self.deliveries(&ids).await?;
         let revision = Oid::new();
         let correct = |(correction, row): (&Correction, &Option<Delivery>)| {
-            let slot = row.as_ref().map(Delivery::slot);
-            correcting(now, correction, slot.unwrap_or_default(), revision)
+            let slot = row.as_ref().map(Delivery::slot).unwrap_or_default();
+            correction_statement(now, correction, slot, revision)
         };
         let statements = corrections.iter().zip(&stored).map(correct);
         let outcome = self.write(CommandKind::Update, DELIVERIES, statements).await?;
-        let is_whole = outcome.n == corrections.len() as u64;
+        let is_complete = outcome.n == corrections.len() as u64;
         let busy = outcome.duplicates()?;
-        let revision = Bson::from(revision);
-        let ids: Vec<Bson> = ids.iter().map(|id| id.as_str().into()).collect();
-        let rows = ids.iter().map(|id| (id, &revision)).collect();
         // A worker that claims a corrected row replaces the stamp, so it is only read if an update
         // matched nothing. An attempt whose reply was lost may have corrected such a row.
-        let done = match is_whole && busy.is_empty() {
-            true => vec![true; ids.len()],
-            false => self.are_stored(DELIVERIES, "stamp", rows).await?,
+        let done = if is_complete && busy.is_empty() {
+            vec![true; ids.len()]
+        } else {
+            let revision = Bson::from(revision);
+            let ids: Vec<Bson> = ids.iter().map(|id| id.as_str().into()).collect();
+            let rows = ids.iter().map(|id| (id, &revision)).collect();
+            self.are_stored(DELIVERIES, "stamp", rows).await?
         };
-        let answer = |is_done| match is_done {
-            true => Corrected::Done,
-            false => Corrected::OtherState,
-        };
-        let mut answers: Vec<Corrected> = done.into_iter().map(answer).collect();
-        for refused in busy {
-            answers[refused.item] = Corrected::Busy;
+        let corrected = |is_done| if is_done { Corrected::Done } else { Corrected::OtherState };
+        let mut outcomes: Vec<Corrected> = done.into_iter().map(corrected).collect();
+        for duplicate in busy {
+            outcomes[duplicate.item] = Corrected::Busy;
         }
-        if answers.contains(&Corrected::Done) {
+        if outcomes.contains(&Corrected::Done) {
             // Emails are built from the next reads, as after a claim, so these must be current.
             self.caught_up().await?;
         }
-        Ok(answers)
+        Ok(outcomes)
     }
 
     async fn deliveries(&self, ids: &[DeliveryId]) -> Result<Vec<Option<Delivery>>> {
-        let found = self.find_by_id(DELIVERIES, ids.iter().map(DeliveryId::as_str));
-        let found = found.records::<DeliveryRecord>().await?;
-        Ok(in_order_of(ids, found, |row| &row.id))
+        let find = self.find_by_id(DELIVERIES, ids.iter().map(DeliveryId::as_str));
+        let rows = find.records::<DeliveryRecord>().await?;
+        Ok(in_order_of(ids, rows, |row| &row.id))
     }
 
     async fn find_deliveries(
@@ -217,9 +148,9 @@ impl Deliveries for Mongo {
         if filter.matches_nothing() {
             return Ok(Vec::new());
         }
-        let found = self.newest(filter, limit).await?;
+        let found = self.newest_rows(filter, limit).await?;
         // The caller treats a report without a row as unknown, so the read must be current.
-        let missing = match filter {
+        let is_incomplete = match filter {
             DeliveryFilter::Tags(tags) => found.len() < tags.len(),
             DeliveryFilter::ProviderIds(ids) => {
                 let known = found.iter().filter_map(|row| row.outcome.provider_id.as_ref());
@@ -227,87 +158,162 @@ impl Deliveries for Mongo {
             }
             _ => false,
         };
-        if !missing {
+        if !is_incomplete {
             return Ok(found);
         }
         self.caught_up().await?;
-        self.newest(filter, limit).await
+        self.newest_rows(filter, limit).await
     }
 }
 
+/// Returns the change for a transition. It applies to rows that are not settled and that the owner
+/// of this lease has leased.
+fn transition_change(
+    transition: &Transition,
+    lease: &Lease,
+    now: DateTime<Utc>,
+    revision: Oid,
+) -> Change {
+    let (pending, sending) = (DeliveryState::Pending.as_str(), DeliveryState::Sending.as_str());
+    let mut change = Change {
+        when: doc! {
+            "slot": {"$exists": true}, "lease.owner": &lease.owner,
+            "state": {"$in": [pending, sending]},
+        },
+        set: doc! {"stamp": revision},
+        ..Change::default()
+    };
+    match transition {
+        Transition::HandOver(Handover { call, items, .. }) => {
+            // Another task of its owner may have claimed and handed it over meanwhile.
+            change.when.insert("state", pending);
+            change.set.extend(doc! {
+                "state": sending, "lease.until": date(lease.until), "call": call,
+                "tried": date(now),
+            });
+            change.own.insert("items", i64::from(*items));
+            change.add.insert("attempts", 1);
+        }
+        Transition::Recall(_) => {
+            change.when.insert("state", sending);
+            change.set.insert("state", pending);
+            change.unset.insert("call", "");
+        }
+        Transition::Hold(_) => {
+            change.when.remove("state");
+            change.set.insert("lease.until", date(lease.until));
+        }
+        Transition::Defer(deferral) => {
+            require_pending(&mut change.when, deferral.from);
+            // A lease without an owner blocks claims until then, and the release of an owner's
+            // leases does not end it.
+            change.set.extend(without_nulls(doc! {
+                "state": deferral.state.as_str(),
+                "lease": {"until": date(deferral.not_before)},
+                "reason": deferral.reason.as_deref(),
+            }));
+            // The owner loses the lease here, so a repeated command counts nothing.
+            if deferral.has_failed {
+                change.add.insert("refusals", 1);
+            }
+        }
+        Transition::Settle(settlement) => settle(&mut change, settlement, now),
+        Transition::Conclude(settlement) => {
+            settle(&mut change, settlement, now);
+            change.unset.extend(fields_of_open_rows());
+        }
+    }
+    change
+}
+
+fn settle(change: &mut Change, settlement: &Settlement, now: DateTime<Utc>) {
+    require_pending(&mut change.when, settlement.from);
+    change.set.extend(doc! {"state": settlement.state.as_str(), "settled": date(now)});
+    change.own.extend(without_nulls(doc! {
+        "items": i64::from(settlement.items),
+        "provider_id": settlement.provider_id.as_deref(),
+    }));
+    match &settlement.reason {
+        Some(reason) => change.set.insert("reason", reason),
+        // The reason for an earlier deferral no longer applies.
+        None => change.unset.insert("reason", ""),
+    };
+}
+
 /// Requires that a row in no call is still in none.
-fn require(when: &mut Document, from: DeliveryState) {
+fn require_pending(when: &mut Document, from: DeliveryState) {
     if from == DeliveryState::Pending {
         when.insert("state", from.as_str());
     }
 }
 
-/// The fields that only open rows have.
-fn open() -> Document {
+fn fields_of_open_rows() -> Document {
     doc! {"slot": "", "lease": ""}
 }
 
 /// Returns the statement that corrects a row. Another open row with the slot makes it a duplicate.
-fn correcting(
+fn correction_statement(
     now: DateTime<Utc>,
     correction: &Correction,
     slot: String,
     revision: Oid,
 ) -> Update<Document> {
-    let (pending, sent) = (DeliveryState::Pending, DeliveryState::Sent);
+    let pending = DeliveryState::Pending.as_str();
     let (from, mut set, unset) = match correction {
         Correction::Cancel(_, reason) => {
             let canceled = DeliveryState::Canceled.as_str();
             let set = doc! {"state": canceled, "settled": date(now), "reason": reason};
-            (pending, set, open())
+            (DeliveryState::Pending, set, fields_of_open_rows())
         }
-        Correction::Judge(_, decision, reason) => {
-            let (set, unset) = match decision {
-                OperatorDecision::Sent => {
-                    (doc! {"state": sent.as_str(), "settled": date(now), "reason": reason}, doc! {})
-                }
-                OperatorDecision::NotSent => (
-                    doc! {"state": pending.as_str(), "slot": slot, "lease": lease(None), "reason": reason},
-                    doc! {"settled": ""},
-                ),
-            };
-            (DeliveryState::Unknown, set, unset)
+        Correction::Judge(_, OperatorDecision::Sent, reason) => {
+            let sent = DeliveryState::Sent.as_str();
+            let set = doc! {"state": sent, "settled": date(now), "reason": reason};
+            (DeliveryState::Unknown, set, doc! {})
+        }
+        Correction::Judge(_, OperatorDecision::NotSent, reason) => {
+            let lease = lease_document(None);
+            let set = doc! {"state": pending, "slot": slot, "lease": lease, "reason": reason};
+            (DeliveryState::Unknown, set, doc! {"settled": ""})
         }
         Correction::Reopen(row) => {
             let cover =
                 |(stack, n): &(StackId, u32)| doc! {"s": stack.to_string(), "n": i64::from(*n)};
-            let covers = row.watermarks.as_ref();
-            let covers = covers.map(|all| all.iter().map(cover).collect::<Vec<_>>());
-            let set = given(doc! {
-                "state": pending.as_str(),
+            let watermarks = row.watermarks.as_ref();
+            let set = without_nulls(doc! {
+                "state": pending,
                 "slot": slot,
-                "lease": lease(row.lease.as_ref()),
+                "lease": lease_document(row.lease.as_ref()),
                 "created": date(now),
                 "refusals": 0,
                 "reopened": i64::from(row.reopened),
-                "covers": covers,
+                "covers": watermarks.map(|list| list.iter().map(cover).collect::<Vec<_>>()),
             });
             let unset = doc! {"settled": "", "call": "", "tried": "", "provider_id": ""};
             (DeliveryState::Failed, set, unset)
         }
     };
     set.insert("stamp", revision);
-    // With its own revision, it was corrected by an attempt whose reply was lost.
-    let is_open = from == pending;
-    let before = doc! {"state": from.as_str(), "slot": {"$exists": is_open}};
-    let which = [before, doc! {"stamp": revision}];
-    let which = doc! {"_id": correction.id().as_str(), "$or": which.as_slice()};
-    Update::new(which, operators([("$set", set), ("$unset", unset)]))
+    let is_open = from == DeliveryState::Pending;
+    let q = doc! {"_id": correction.id().as_str(), "$or": [
+        {"state": from.as_str(), "slot": {"$exists": is_open}},
+        // An attempt whose reply was lost has corrected it.
+        {"stamp": revision},
+    ]};
+    Update::new(q, operators([("$set", set), ("$unset", unset)]))
 }
 
 impl Mongo {
-    async fn newest(&self, filter: &DeliveryFilter<'_>, limit: usize) -> Result<Vec<Delivery>> {
+    async fn newest_rows(
+        &self,
+        filter: &DeliveryFilter<'_>,
+        limit: usize,
+    ) -> Result<Vec<Delivery>> {
         let rows = match *filter {
             DeliveryFilter::State(state, span, feedback) => {
-                let created = given(doc! {
+                let created = without_nulls(doc! {
                     "$gte": span.since.map(date), "$lt": span.until.map(date),
                 });
-                given(doc! {
+                without_nulls(doc! {
                     "state": state.as_str(),
                     "created": Some(created).filter(|range| !range.is_empty()),
                     "feedback.news": feedback.map(ReportKind::as_str),
@@ -324,8 +330,8 @@ impl Mongo {
             }
             DeliveryFilter::ProviderIds(ids) => doc! {"provider_id": {"$in": ids}},
         };
-        let newest = doc! {"created": -1, "_id": -1};
-        let found = self.find(DELIVERIES, rows).sort(newest);
-        found.limit(limit).records::<DeliveryRecord>().await
+        let newest_first = doc! {"created": -1, "_id": -1};
+        let find = self.find(DELIVERIES, rows).sort(newest_first).limit(limit);
+        find.records::<DeliveryRecord>().await
     }
 }

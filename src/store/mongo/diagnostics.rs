@@ -17,8 +17,7 @@ use super::{ACCUMULATORS, BATCHES, DELIVERIES, FANOUTS, Mongo, SUPPRESSIONS, dat
 use crate::domain::{BatchState, DeliveryState};
 use crate::store::{Condition, Counted, Diagnostics, Engine, Outstanding, Pile, Result, Topology};
 
-/// The number of counts that run at the same time.
-const COUNTED: usize = 2;
+const MAX_COUNTS_IN_FLIGHT: usize = 2;
 
 impl Mongo {
     async fn hello(&self) -> Result<Document> {
@@ -34,9 +33,9 @@ impl Mongo {
                 (ACCUMULATORS, doc! {"open.id": {"$exists": true}})
             }
             Counted::Suppressions(reason) => {
-                let mut of_reason = not_lifted();
-                of_reason.insert("reason", reason.as_str());
-                (SUPPRESSIONS, of_reason)
+                let mut filter = not_lifted();
+                filter.insert("reason", reason.as_str());
+                (SUPPRESSIONS, filter)
             }
             Counted::Fanouts(state) => (FANOUTS, in_state(state.as_str())),
             Counted::Batches(state) => (BATCHES, in_state(state.as_str())),
@@ -59,23 +58,22 @@ impl Mongo {
         &self,
         collection: &str,
         filter: Document,
-        since: &str,
-        most: u64,
+        time_field: &str,
+        limit: u64,
     ) -> Result<Pile> {
-        let first = self.find(collection, filter.clone()).sort(doc! {since: 1});
-        let field = doc! {since: 1, "_id": i32::from(since == "_id")};
-        let first = first.limit(1).fields(field).raw();
-        let count = self.count_matching(collection, filter, Some(most));
-        let (first, count) = futures::try_join!(first, count)?;
-        let first = first.first().and_then(|first| first.get(since).ok()?);
-        let since = first.and_then(time_of);
+        let projection = doc! {time_field: 1, "_id": i32::from(time_field == "_id")};
+        let earliest = self.find(collection, filter.clone()).sort(doc! {time_field: 1}).limit(1);
+        let read = earliest.fields(projection).raw();
+        let count = self.count_matching(collection, filter, Some(limit));
+        let (found, count) = futures::try_join!(read, count)?;
+        let since = found.first().and_then(|raw| time_of(raw.get(time_field).ok()??));
         Ok(Pile { count, since })
     }
 
     /// Returns whether the client is connected to a router, as in a sharded cluster.
     pub(super) async fn is_routed(&self) -> Result<bool> {
         let detect = || async { Ok(topology(&self.hello().await?) == Topology::Sharded) };
-        self.0.routed.get_or_try_init(detect).await.copied()
+        self.0.is_routed.get_or_try_init(detect).await.copied()
     }
 }
 
@@ -83,28 +81,27 @@ impl Mongo {
 impl Diagnostics for Mongo {
     async fn condition(&self) -> Result<Condition> {
         let hello = self.hello().await?;
-        let read = Instant::now();
-        let built = self.run(&self.admin(), doc! {"buildInfo": 1}, &[]).await?;
+        let read_at = Instant::now();
+        let build = self.run(&self.admin(), doc! {"buildInfo": 1}, &[]).await?.unwrap_or_default();
         let (schema, missing_indexes) = futures::join!(self.schema(), self.missing_indexes());
-        let built = built.unwrap_or_default();
-        let version = built.get_str("version").unwrap_or("unknown").to_owned();
+        let version = build.get_str("version").unwrap_or("unknown").to_owned();
         Ok(Condition {
             engine: Engine::Mongo(version, topology(&hello)),
-            time: time(&hello),
-            age: read.elapsed(),
+            time: server_time(&hello),
+            age: read_at.elapsed(),
             schema,
             missing_indexes,
         })
     }
 
-    async fn outstanding(&self, now: DateTime<Utc>, most: u64) -> Result<Outstanding> {
-        let pile = |collection, filter, since| self.pile(collection, filter, since, most);
+    async fn outstanding(&self, now: DateTime<Utc>, limit: u64) -> Result<Outstanding> {
+        let pile = |collection, filter, since| self.pile(collection, filter, since, limit);
         let rows =
             |state: DeliveryState| pile(DELIVERIES, doc! {"state": state.as_str()}, "created");
         let open = doc! {"open.id": {"$exists": true}};
         Ok(Outstanding {
             fanouts: pile(FANOUTS, doc! {"state": PENDING}, "_id").await?,
-            batches_open: self.count_matching(ACCUMULATORS, open, Some(most)).await?,
+            batches_open: self.count_matching(ACCUMULATORS, open, Some(limit)).await?,
             batches_due: pile(ACCUMULATORS, doc! {"due": {"$lte": date(now)}}, "due").await?,
             pending: rows(DeliveryState::Pending).await?,
             sending: rows(DeliveryState::Sending).await?,
@@ -114,12 +111,12 @@ impl Diagnostics for Mongo {
 
     async fn count(&self, what: &[Counted]) -> Result<Vec<u64>> {
         let counts: Vec<_> = what.iter().map(|what| self.count_one(*what)).collect();
-        stream::iter(counts).buffered(COUNTED).try_collect().await
+        stream::iter(counts).buffered(MAX_COUNTS_IN_FLIGHT).try_collect().await
     }
 }
 
 /// Returns the server's time, which a proxy may omit.
-fn time(hello: &Document) -> Option<DateTime<Utc>> {
+fn server_time(hello: &Document) -> Option<DateTime<Utc>> {
     let at = hello.get_datetime("localTime").ok()?;
     DateTime::from_timestamp_millis(at.timestamp_millis())
 }
@@ -166,7 +163,8 @@ mod tests {
     #[test]
     fn a_hello_reply_may_omit_the_time() {
         let date = bson::DateTime::from_millis(5);
-        assert_eq!(time(&doc! {"ok": 1, "localTime": date}), DateTime::from_timestamp_millis(5));
-        assert_eq!(time(&doc! {"ok": 1}), None);
+        let time = DateTime::from_timestamp_millis(5);
+        assert_eq!(server_time(&doc! {"ok": 1, "localTime": date}), time);
+        assert_eq!(server_time(&doc! {"ok": 1}), None);
     }
 }

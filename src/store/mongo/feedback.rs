@@ -26,24 +26,8 @@ use crate::store::{AddressState, Error, Feedbacks, Result, Suppressions};
 #[async_trait]
 impl Suppressions for Mongo {
     async fn add_suppressions(&self, suppressions: &[Suppression]) -> Result<()> {
-        let statement = |news: &Suppression| {
-            let lighter = Reason::ALL.into_iter().filter(|other| *other < news.reason);
-            let lighter: Vec<&str> = lighter.map(Reason::as_str).collect();
-            // A missing `lifted` sorts before every date.
-            let is_later = doc! {"$gt": [date(news.at), "$lifted"]};
-            let outweighs = doc! {"$and": [is_later, {"$or": [
-                {"$eq": [{"$type": "$reason"}, "missing"]},
-                {"$lte": ["$at", "$lifted"]},
-                {"$in": ["$reason", lighter]},
-                {"$and": [{"$eq": ["$reason", news.reason.as_str()]}, {"$gt": ["$at", date(news.at)]}]},
-            ]}]};
-            let record = Suppression { lifted: None, ..news.clone() };
-            let record = doc! {"$mergeObjects": [literal(&record)?, {"lifted": "$lifted"}]};
-            let graver = doc! {"$cond": [outweighs, record, "$$ROOT"]};
-            let named = doc! {"_id": news.address.folded().reveal()};
-            Ok(Update::upsert(named, [doc! {"$replaceWith": graver}]))
-        };
-        let statements: Vec<_> = suppressions.iter().map(statement).collect::<Result<_>>()?;
+        let statements: Vec<_> =
+            suppressions.iter().map(suppress_statement).collect::<Result<_>>()?;
         self.upsert(SUPPRESSIONS, statements).await
     }
 
@@ -53,27 +37,27 @@ impl Suppressions for Mongo {
         at: DateTime<Utc>,
         expired: DateTime<Utc>,
     ) -> Result<bool> {
-        let states = self.address_states(std::slice::from_ref(address));
-        let stored = states.await?.pop().and_then(|state| state.suppression);
+        let states = self.address_states(std::slice::from_ref(address)).await?;
+        let stored = states.into_iter().next().and_then(|state| state.suppression);
         if let Some(stored) = &stored {
             // If the address was suppressed again since that read, it stays suppressed.
             let lifted = doc! {"lifted": date(at.max(stored.at))};
             let merged = doc! {"$mergeObjects": [literal(stored)?, "$$ROOT", lifted]};
-            let named = doc! {"_id": stored.address.folded().reveal()};
-            let lift = Update::upsert(named, [doc! {"$replaceWith": merged}]);
+            let by_id = doc! {"_id": stored.address.folded().reveal()};
+            let lift = Update::upsert(by_id, [doc! {"$replaceWith": merged}]);
             self.upsert(SUPPRESSIONS, [lift]).await?;
         }
         let (folded, spellings) = (address.folded(), address.spellings());
-        let bounces: Vec<Document> = spellings.iter().map(of_address).collect();
+        let bounces: Vec<Document> = spellings.iter().map(bounces_of).collect();
         self.delete_matching(SOFT_BOUNCES, doc! {"$or": bounces}).await?;
         let others = spellings.iter().filter(|spelling| **spelling != folded);
-        let others: Vec<&str> = others.map(Address::reveal).collect();
-        let over = doc! {
+        let other_ids: Vec<&str> = others.map(Address::reveal).collect();
+        let expired_lift = doc! {
             "lifted": {"$lt": date(expired)},
             "$expr": {"$lte": ["$at", "$lifted"]},
         };
-        let gone = doc! {"$or": [{"_id": {"$in": others}}, over]};
-        self.delete_matching(SUPPRESSIONS, gone).await?;
+        let obsolete = doc! {"$or": [{"_id": {"$in": other_ids}}, expired_lift]};
+        self.delete_matching(SUPPRESSIONS, obsolete).await?;
         Ok(stored.is_some())
     }
 
@@ -88,27 +72,26 @@ impl Suppressions for Mongo {
         let id = doc! {"_id": {"a": address.reveal(), "d": delivery.as_str()}};
         let note = Update::upsert(id, doc! {"$min": {"at": date(at)}});
         self.upsert(SOFT_BOUNCES, [note]).await?;
-        let mut over = of_address(&address);
-        over.insert("at", doc! {"$lt": date(since)});
-        self.delete_matching(SOFT_BOUNCES, over).await?;
-        self.count_matching(SOFT_BOUNCES, of_address(&address), None).await
+        let mut expired = bounces_of(&address);
+        expired.insert("at", doc! {"$lt": date(since)});
+        self.delete_matching(SOFT_BOUNCES, expired).await?;
+        self.count_matching(SOFT_BOUNCES, bounces_of(&address), None).await
     }
 
     async fn address_states(&self, addresses: &[Address]) -> Result<Vec<AddressState>> {
         let spellings: Vec<Vec<Address>> = addresses.iter().map(Address::spellings).collect();
         let folded: Vec<Address> = addresses.iter().map(Address::folded).collect();
-        let names = spellings.iter().flatten().chain(&folded);
-        let found = self.find_by_id(SUPPRESSIONS, names.map(Address::reveal));
-        let found = found.records::<SuppressionRecord>().await?.into_iter();
-        let found: HashMap<Address, Suppression> =
-            found.map(|found| (found.address.clone(), found)).collect();
+        let ids = spellings.iter().flatten().chain(&folded).map(Address::reveal);
+        let records = self.find_by_id(SUPPRESSIONS, ids).records::<SuppressionRecord>().await?;
+        let stored: HashMap<Address, Suppression> =
+            records.into_iter().map(|record| (record.address.clone(), record)).collect();
         // The most severe one, for all spellings that earlier versions may have stored.
         let state = |(spellings, folded): (&Vec<Address>, &Address)| AddressState {
-            suppression: (spellings.iter().filter_map(|spelling| found.get(spelling)))
-                .filter(|stored| !stored.is_lifted())
+            suppression: (spellings.iter().filter_map(|spelling| stored.get(spelling)))
+                .filter(|suppression| !suppression.is_lifted())
                 .cloned()
                 .reduce(graver),
-            lifted: found.get(folded).and_then(|stored| stored.lifted),
+            lifted: stored.get(folded).and_then(|suppression| suppression.lifted),
         };
         Ok(spellings.iter().zip(&folded).map(state).collect())
     }
@@ -118,20 +101,39 @@ impl Suppressions for Mongo {
         after: Option<&Address>,
         limit: usize,
     ) -> Result<Vec<Suppression>> {
-        let from = after.map(Address::lowered);
+        let after = after.map(Address::lowered);
         let mut filter = not_lifted();
-        let from = from.as_ref().map_or("", Address::reveal);
-        filter.insert("_id", doc! {"$gt": from});
-        let found = self.find(SUPPRESSIONS, filter).sort(doc! {"_id": 1});
-        found.limit(limit).records::<SuppressionRecord>().await
+        filter.insert("_id", doc! {"$gt": after.as_ref().map_or("", Address::reveal)});
+        let find = self.find(SUPPRESSIONS, filter).sort(doc! {"_id": 1}).limit(limit);
+        find.records::<SuppressionRecord>().await
     }
+}
+
+/// Returns the statement that stores a suppression if it outweighs the stored one
+/// ([`Suppression::outweighs`]).
+fn suppress_statement(new: &Suppression) -> Result<Update<[Document; 1]>> {
+    let less_severe: Vec<&str> =
+        Reason::ALL.into_iter().filter(|other| *other < new.reason).map(Reason::as_str).collect();
+    // A missing `lifted` sorts before every date.
+    let is_later = doc! {"$gt": [date(new.at), "$lifted"]};
+    let outweighs = doc! {"$and": [is_later, {"$or": [
+        {"$eq": [{"$type": "$reason"}, "missing"]},
+        {"$lte": ["$at", "$lifted"]},
+        {"$in": ["$reason", less_severe]},
+        {"$and": [{"$eq": ["$reason", new.reason.as_str()]}, {"$gt": ["$at", date(new.at)]}]},
+    ]}]};
+    let unlifted = Suppression { lifted: None, ..new.clone() };
+    let record = doc! {"$mergeObjects": [literal(&unlifted)?, {"lifted": "$lifted"}]};
+    let more_severe = doc! {"$cond": [outweighs, record, "$$ROOT"]};
+    let by_id = doc! {"_id": new.address.folded().reveal()};
+    Ok(Update::upsert(by_id, [doc! {"$replaceWith": more_severe}]))
 }
 
 /// Encodes a suppression as an expression, in which a dollar sign does not start a field path.
 fn literal(suppression: &Suppression) -> Result<Document> {
     let record = SuppressionRecord::from_value(suppression);
-    let record = Document::try_from(write_bson("encoding a suppression", &record)?);
-    Ok(doc! {"$literal": record.map_err(|error| Error::corrupt("a suppression", error))?})
+    let document = Document::try_from(write_bson("encoding a suppression", &record)?);
+    Ok(doc! {"$literal": document.map_err(|error| Error::corrupt("a suppression", error))?})
 }
 
 /// Selects the documents that suppress an address now, as [`Suppression::is_lifted`] does.
@@ -141,37 +143,34 @@ pub(super) fn not_lifted() -> Document {
 
 /// Selects the soft bounces of an address. Documents compare field by field, and `{}` sorts after
 /// all text.
-fn of_address(address: &Address) -> Document {
+fn bounces_of(address: &Address) -> Document {
     let address = address.reveal();
     doc! {"_id": {"$gte": {"a": address, "d": ""}, "$lt": {"a": address, "d": {}}}}
 }
 
-/// The number of emails of one kind.
+/// The number of emails with this state and report.
 #[derive(Deserialize)]
 struct ReportCount {
-    /// The state, and the report if there is one.
     #[serde(rename = "_id")]
-    of: (DeliveryState, Option<ReportKind>),
+    outcome: (DeliveryState, Option<ReportKind>),
     emails: Count<u64>,
 }
 
 #[async_trait]
 impl Feedbacks for Mongo {
-    async fn note_feedback(&self, news: &[(DeliveryId, Feedback)]) -> Result<()> {
-        let statement = |(id, news): &(DeliveryId, Feedback)| {
-            let better: Vec<&str> = news.news.better().map(ReportKind::as_str).collect();
-            let (kind, at) = (news.news.as_str(), date(news.at));
+    async fn note_feedback(&self, feedback: &[(DeliveryId, Feedback)]) -> Result<()> {
+        let statement = |(id, feedback): &(DeliveryId, Feedback)| {
+            let better: Vec<&str> = feedback.news.better().map(ReportKind::as_str).collect();
+            let (kind, at) = (feedback.news.as_str(), date(feedback.at));
             let is_worse = doc! {"_id": id.as_str(), "$or": [
                 {"feedback": {"$exists": false}},
                 {"feedback.news": {"$in": better}},
                 {"feedback.news": kind, "feedback.at": {"$gt": at.clone()}},
             ]};
-            let set = doc! {"$set": {"feedback": {"news": kind, "at": at}}};
-            Update::new(is_worse, set)
+            Update::new(is_worse, doc! {"$set": {"feedback": {"news": kind, "at": at}}})
         };
-        let statements = news.iter().map(statement);
-        let noted = self.write(CommandKind::Update, DELIVERIES, statements);
-        noted.await?.complete().map(drop)
+        let statements = feedback.iter().map(statement);
+        self.write(CommandKind::Update, DELIVERIES, statements).await?.complete().map(drop)
     }
 
     async fn report_counts(&self, since: DateTime<Utc>) -> Result<ReportCounts> {
@@ -180,9 +179,10 @@ impl Feedbacks for Mongo {
         let count = doc! {"_id": ["$state", "$feedback.news"], "emails": {"$sum": 1}};
         let steps = vec![doc! {"$match": settled}, doc! {"$group": count}];
         let mut report_counts = ReportCounts::default();
-        for counted in &self.aggregate(Some(DELIVERIES), steps).await? {
-            let ReportCount { of, emails } = read_fields("the feedback of deliveries", counted)?;
-            report_counts.settled(of.0, of.1, emails.0);
+        for group in &self.aggregate(Some(DELIVERIES), steps).await? {
+            let ReportCount { outcome: (state, report), emails } =
+                read_fields("the feedback of deliveries", group)?;
+            report_counts.settled(state, report, emails.0);
         }
         Ok(report_counts)
     }
@@ -195,22 +195,22 @@ impl Feedbacks for Mongo {
     ) -> Result<Vec<Option<String>>> {
         if let Some(until) = until {
             // A TTL index would use the server's clock.
-            let over = doc! {"until": {"$lte": date(now)}};
-            self.delete_matching(WEBHOOK_RECEIPTS, over).await?;
+            let expired = doc! {"until": {"$lte": date(now)}};
+            self.delete_matching(WEBHOOK_RECEIPTS, expired).await?;
             let statement = |(key, mark): &(String, String)| {
                 let set = doc! {"$set": {"mark": mark, "until": date(until)}};
                 Update::upsert(doc! {"_id": key, "until": {"$lte": date(now)}}, set)
             };
             let statements = marks.iter().map(statement);
-            let kept = self.write(CommandKind::Update, WEBHOOK_RECEIPTS, statements);
             // A stored key rejects the upsert, so the first mark stays. An earlier attempt of this
             // command may have stored it.
-            kept.await?.duplicates()?;
+            self.write(CommandKind::Update, WEBHOOK_RECEIPTS, statements).await?.duplicates()?;
         }
-        let mut found = self.find_by_id(WEBHOOK_RECEIPTS, marks.iter().map(|(key, _)| key));
-        found.filter.insert("until", doc! {"$gt": date(now)});
-        let found = found.records::<WebhookReceipt>().await?.into_iter();
-        let stored: HashMap<String, String> = found.map(|one| (one.key, one.mark)).collect();
+        let mut find = self.find_by_id(WEBHOOK_RECEIPTS, marks.iter().map(|(key, _)| key));
+        find.filter.insert("until", doc! {"$gt": date(now)});
+        let receipts = find.records::<WebhookReceipt>().await?.into_iter();
+        let stored: HashMap<String, String> =
+            receipts.map(|receipt| (receipt.key, receipt.mark)).collect();
         let mark = |(key, mark): &(String, String)| {
             let new = until.map(|_| mark.clone());
             stored.get(key).cloned().or(new)

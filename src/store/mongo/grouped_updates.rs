@@ -17,7 +17,7 @@ use crate::store::record::write_bson;
 
 /// Records per statement. A slow command is sent again in smaller parts, but never less than one
 /// statement.
-pub(super) const TOGETHER: usize = 200;
+pub(super) const RECORDS_PER_STATEMENT: usize = 200;
 
 /// A change to a record that matches a condition.
 #[derive(Debug, Clone, Default)]
@@ -42,13 +42,12 @@ impl Mongo {
         change: impl Fn(&T, Oid) -> (Bson, Change),
     ) -> Result<Vec<bool>> {
         let revision = Oid::new();
-        let changes = items.iter().map(|item| change(item, revision));
-        let changes: Vec<(Bson, Change)> = changes.collect();
+        let changes: Vec<(Bson, Change)> =
+            items.iter().map(|item| change(item, revision)).collect();
         if self.change_all(collection, &changes).await? == items.len() as u64 {
             return Ok(vec![true; items.len()]);
         }
-        // Some conditions did not hold, or a reply was lost. The revisions show which changes were
-        // made.
+        // Some conditions did not hold, or a reply was lost.
         let revision = Bson::from(revision);
         let records = changes.iter().map(|(id, _)| (id, &revision)).collect();
         self.are_stored(collection, "stamp", records).await
@@ -61,29 +60,28 @@ impl Mongo {
         changes: &[(Bson, Change)],
     ) -> Result<u64> {
         let statements = statements(collection, changes)?;
-        let outcome = self.write(CommandKind::Update, collection, statements).await?;
-        outcome.complete()
+        self.write(CommandKind::Update, collection, statements).await?.complete()
     }
 }
 
 /// Returns the update statements for these changes. Equal changes share statements.
 fn statements(doing: &str, changes: &[(Bson, Change)]) -> Result<Vec<Document>> {
-    let (mut kinds, mut groups) = (HashMap::new(), Vec::<Vec<&(Bson, Change)>>::new());
-    for one in changes {
-        let of = &one.1;
-        let own: Vec<&String> = of.own.keys().collect();
+    let (mut indices, mut groups) = (HashMap::new(), Vec::<Vec<&(Bson, Change)>>::new());
+    for item in changes {
+        let change = &item.1;
+        let own: Vec<&String> = change.own.keys().collect();
         let kind = doc! {
-            "when": &of.when, "set": &of.set, "unset": &of.unset, "add": &of.add, "own": own,
+            "when": &change.when, "set": &change.set, "unset": &change.unset, "add": &change.add,
+            "own": own,
         };
-        let kind = write_bson(doing, &kind)?.into_bytes();
-        let group = *kinds.entry(kind).or_insert(groups.len());
-        match groups.get_mut(group) {
-            Some(group) => group.push(one),
-            None => groups.push(vec![one]),
+        let index = *indices.entry(write_bson(doing, &kind)?.into_bytes()).or_insert(groups.len());
+        match groups.get_mut(index) {
+            Some(group) => group.push(item),
+            None => groups.push(vec![item]),
         }
     }
-    let parts = groups.iter().flat_map(|group| group.chunks(TOGETHER));
-    Ok(parts.map(statement).collect())
+    let chunks = groups.iter().flat_map(|group| group.chunks(RECORDS_PER_STATEMENT));
+    Ok(chunks.map(statement).collect())
 }
 
 /// Returns one statement for records with the same change.
@@ -97,22 +95,21 @@ fn statement(group: &[&(Bson, Change)]) -> Document {
             set.insert(field, value);
         } else {
             let values: Vec<&Bson> = values.collect();
-            let place = doc! {"$indexOfArray": [{"$literal": &ids}, "$_id"]};
-            tables.insert(field, doc! {"$arrayElemAt": [{"$literal": values}, place]});
+            let index = doc! {"$indexOfArray": [{"$literal": &ids}, "$_id"]};
+            tables.insert(field, doc! {"$arrayElemAt": [{"$literal": values}, index]});
         }
     }
-    let u = match tables.is_empty() {
-        true => {
-            let (unset, add) = (first.unset.clone(), first.add.clone());
-            Bson::from(operators([("$set", set), ("$unset", unset), ("$inc", add)]))
-        }
-        false => Bson::from(pipeline(set, tables, first)),
+    let u = if tables.is_empty() {
+        let (unset, add) = (first.unset.clone(), first.add.clone());
+        Bson::from(operators([("$set", set), ("$unset", unset), ("$inc", add)]))
+    } else {
+        Bson::from(pipeline(set, tables, first))
     };
-    update_of(&ids, first.when.clone(), u)
+    update_statement(&ids, first.when.clone(), u)
 }
 
 /// Returns a statement that updates those of these records that match a condition.
-pub(super) fn update_of(ids: &[Bson], mut q: Document, u: Bson) -> Document {
+pub(super) fn update_statement(ids: &[Bson], mut q: Document, u: Bson) -> Document {
     if let [id] = ids {
         q.insert("_id", id);
         return doc! {"q": q, "u": u};
@@ -124,15 +121,15 @@ pub(super) fn update_of(ids: &[Bson], mut q: Document, u: Bson) -> Document {
 
 /// Returns the condition on `_id` for these sorted users. `$in` alone reads the whole clustered
 /// collection on MongoDB 6.0.
-pub(super) fn among(sorted: &[&str]) -> RawDocumentBuf {
+pub(super) fn id_condition(sorted: &[&str]) -> RawDocumentBuf {
     let (first, last) = (sorted[0], sorted[sorted.len() - 1]);
     let users = RawArrayBuf::from_iter(sorted.iter().copied());
     rawdoc! {"$gte": first, "$lte": last, "$in": users}
 }
 
 /// Returns the update operators that have any fields.
-pub(super) fn operators<const N: usize>(all: [(&str, Document); N]) -> Document {
-    let used = all.into_iter().filter(|(_, fields)| !fields.is_empty());
+pub(super) fn operators<const N: usize>(operators: [(&str, Document); N]) -> Document {
+    let used = operators.into_iter().filter(|(_, fields)| !fields.is_empty());
     used.map(|(operator, fields)| (operator.to_owned(), Bson::from(fields))).collect()
 }
 
@@ -140,9 +137,9 @@ pub(super) fn operators<const N: usize>(all: [(&str, Document); N]) -> Document 
 fn pipeline(set: Document, tables: Document, change: &Change) -> Vec<Document> {
     let literal = |(field, value): (String, Bson)| (field, doc! {"$literal": value}.into());
     let mut fields: Document = set.into_iter().map(literal).collect();
-    for (field, more) in &change.add {
-        let before = doc! {"$ifNull": [format!("${field}"), 0]};
-        fields.insert(field, doc! {"$add": [before, more]});
+    for (field, increment) in &change.add {
+        let stored = doc! {"$ifNull": [format!("${field}"), 0]};
+        fields.insert(field, doc! {"$add": [stored, increment]});
     }
     fields.extend(tables);
     let unset: Vec<&String> = change.unset.keys().collect();

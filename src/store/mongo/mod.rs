@@ -1,8 +1,8 @@
 //! The MongoDB store, for production: one collection per day for the stacks, one each for the rest.
 //!
 //! A majority acknowledges every write. Reads return majority-committed data that is never older
-//! than data this process has seen ([`reads`]). Every method can be repeated, so lost connections
-//! and elections are waited out here ([`patience`]). Start with [`stacks`].
+//! than data this process has seen ([`reads`]). Every method can be repeated, so the store retries
+//! it during elections and after lost connections ([`patience`]). Start with [`stacks`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
@@ -68,9 +68,9 @@ impl Default for MongoOptions {
 }
 
 /// The `wtimeout` of a write: how long to wait for a majority before the write is sent again.
-const MAJORITY: Duration = Duration::from_secs(10);
-/// The maximum number of connections. One scan alone has two cursors per day, all reading ahead.
-const POOL: u32 = 64;
+const MAJORITY_TIMEOUT: Duration = Duration::from_secs(10);
+/// One scan alone has two cursors per day, all reading ahead.
+const MAX_CONNECTIONS: u32 = 64;
 
 /// The store in a MongoDB database. Clones share their connections.
 #[derive(Clone)]
@@ -86,11 +86,11 @@ struct Shared {
     /// Existing days. These are hints only: a day that another process dropped or recreated is
     /// still written correctly.
     days: Mutex<HashMap<Day, MostlyNew>>,
-    /// The highest cluster time seen so far, which reads must have reached. A standalone server
+    /// The highest cluster time seen so far. Reads reflect at least this time. A standalone server
     /// reports none, and has no stale members.
-    floor: Mutex<Option<Timestamp>>,
+    min_cluster_time: Mutex<Option<Timestamp>>,
     /// Whether the client is connected to a router (`mongos`), once detected.
-    routed: OnceCell<bool>,
+    is_routed: OnceCell<bool>,
 }
 
 /// Returns the parts of a connection string that may be secret: user, password, text in place of a
@@ -100,24 +100,24 @@ fn secrets(url: &str) -> Vec<&str> {
     let (_, rest) = url.split_once("://").unwrap_or(("", url));
     // A password may contain unencoded separators, and the driver's messages repeat the text
     // between two of them.
-    let before = rest.rsplit_once('@').map_or("", |(before, _)| before);
-    let values = rest.split([':', '=']).skip(1);
-    let values = values.filter_map(|value| value.split(['&', '/', ',']).next());
-    let all = before.split(SIGNS).chain([before]).chain(values);
+    let credentials = rest.rsplit_once('@').map_or("", |(credentials, _)| credentials);
+    let after_signs = rest.split([':', '=']).skip(1);
+    let values = after_signs.filter_map(|text| text.split(['&', '/', ',']).next());
+    let parts = credentials.split(SEPARATORS).chain([credentials]).chain(values);
     let is_secret = |part: &&str| part.len() > 3 && !part.bytes().all(|byte| byte.is_ascii_digit());
-    let mut all: Vec<&str> = all.filter(is_secret).collect();
-    all.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
-    all
+    let mut secrets: Vec<&str> = parts.filter(is_secret).collect();
+    secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+    secrets
 }
 
 /// The separators of a connection string.
-const SIGNS: [char; 7] = [':', '/', '?', '@', '&', '=', ','];
+const SEPARATORS: [char; 7] = [':', '/', '?', '@', '&', '=', ','];
 
 impl Mongo {
     /// Creates a client for this connection string. The database is the one in its path, or
     /// [`DEFAULT_DATABASE`]. This sends nothing yet: see [`Mongo::prepare`].
     pub async fn connect(url: &str, options: MongoOptions) -> Result<Self> {
-        let refused = |error: mongodb::error::Error| {
+        let redacted = |error: mongodb::error::Error| {
             // The driver's message repeats text that it cannot parse, which may be a password.
             let mut message = error.kind.to_string();
             for secret in secrets(url) {
@@ -125,26 +125,25 @@ impl Mongo {
             }
             Error::database("reading the MongoDB connection string", message)
         };
-        let mut settings = ClientOptions::parse(url).await.map_err(refused)?;
+        let mut settings = ClientOptions::parse(url).await.map_err(redacted)?;
         settings.app_name.get_or_insert("tidings".into());
         settings.server_selection_timeout.get_or_insert(options.selection);
-        settings.max_pool_size.get_or_insert(POOL);
+        settings.max_pool_size.get_or_insert(MAX_CONNECTIONS);
         settings.selection_criteria = None; // the primary
         let mut durable = WriteConcern::majority();
         durable.journal = Some(true);
-        durable.w_timeout = Some(MAJORITY);
+        durable.w_timeout = Some(MAJORITY_TIMEOUT);
         settings.write_concern = Some(durable);
         settings.read_concern = Some(ReadConcern::majority());
-        let client = Client::with_options(settings).map_err(refused)?;
-        let db = client.default_database();
-        let db = db.unwrap_or_else(|| client.database(DEFAULT_DATABASE));
+        let client = Client::with_options(settings).map_err(redacted)?;
+        let db = client.default_database().unwrap_or_else(|| client.database(DEFAULT_DATABASE));
         Ok(Self(Arc::new(Shared {
             client,
             db,
             options,
             days: Mutex::default(),
-            floor: Mutex::default(),
-            routed: OnceCell::new(),
+            min_cluster_time: Mutex::default(),
+            is_routed: OnceCell::new(),
         })))
     }
 
@@ -153,12 +152,12 @@ impl Mongo {
     }
 
     /// Runs a step until it succeeds or time runs out, see [`patience`].
-    async fn patiently<T, F>(&self, doing: &str, step: impl FnMut() -> F) -> Result<T>
+    async fn retry<T, F>(&self, doing: &str, step: impl FnMut() -> F) -> Result<T>
     where
-        F: Future<Output = std::result::Result<T, patience::LastFailure>>,
+        F: Future<Output = std::result::Result<T, patience::AttemptFailure>>,
     {
         let options = &self.0.options;
-        patience::patiently(options.patience, options.attempt, doing, step).await
+        patience::retry(options.patience, options.attempt, doing, step).await
     }
 
     /// Runs a command. Returns the error code if it is one of those expected.
@@ -168,12 +167,14 @@ impl Mongo {
         command: Document,
         expected: &[i32],
     ) -> Result<std::result::Result<Document, i32>> {
-        let what = command.iter().next();
-        let doing = what.map_or_else(String::new, |(name, on)| format!("running {name} {on}"));
-        self.patiently(&doing, || async {
+        let field = command.iter().next();
+        let doing = field.map_or_else(String::new, |(name, on)| format!("running {name} {on}"));
+        self.retry(&doing, || async {
             let reply = db.run_command(command.clone()).await;
-            match reply.map_err(patience::LastFailure::from) {
-                Err(patience::LastFailure { code: Some(code), .. }) if expected.contains(&code) => {
+            match reply.map_err(patience::AttemptFailure::from) {
+                Err(patience::AttemptFailure { code: Some(code), .. })
+                    if expected.contains(&code) =>
+                {
                     Ok(Err(code))
                 }
                 reply => reply.map(Ok),
@@ -188,16 +189,16 @@ impl Mongo {
 
     /// Returns the server's time limit for an attempt.
     fn time_limit(&self) -> Duration {
-        patience::limit(self.0.options.attempt)
+        patience::server_time_limit(self.0.options.attempt)
     }
 
-    fn raise_floor(&self, to: Timestamp) {
-        let mut floor = self.0.floor.lock().unwrap_or_else(PoisonError::into_inner);
-        *floor = (*floor).max(Some(to));
+    fn raise_min_cluster_time(&self, to: Timestamp) {
+        let mut time = self.0.min_cluster_time.lock().unwrap_or_else(PoisonError::into_inner);
+        *time = (*time).max(Some(to));
     }
 
-    fn floor(&self) -> Option<Timestamp> {
-        *self.0.floor.lock().unwrap_or_else(PoisonError::into_inner)
+    fn min_cluster_time(&self) -> Option<Timestamp> {
+        *self.0.min_cluster_time.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn known_days(&self) -> MutexGuard<'_, HashMap<Day, MostlyNew>> {
@@ -215,7 +216,7 @@ fn oid(id: Id) -> Bson {
 }
 
 /// Encodes a lease. A missing one becomes a lease that ended at the Unix epoch.
-fn lease(lease: Option<&Lease>) -> Bson {
+fn lease_document(lease: Option<&Lease>) -> Bson {
     match lease {
         Some(lease) => doc! {"owner": &lease.owner, "until": date(lease.until)}.into(),
         None => doc! {"until": date(DateTime::UNIX_EPOCH)}.into(),
@@ -223,9 +224,8 @@ fn lease(lease: Option<&Lease>) -> Bson {
 }
 
 /// Returns the fields that have a value.
-fn given(fields: Document) -> Document {
-    let fields = fields.into_iter();
-    fields.filter(|(_, value)| *value != Bson::Null).collect()
+fn without_nulls(fields: Document) -> Document {
+    fields.into_iter().filter(|(_, value)| *value != Bson::Null).collect()
 }
 
 impl std::fmt::Debug for Mongo {

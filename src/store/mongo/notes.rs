@@ -20,8 +20,8 @@ use mongodb::{ClientSession, SessionCursor};
 use super::bulk::{CommandKind, Update, delete_one};
 use super::grouped_updates::Change;
 use super::journal::PENDING;
-use super::patience::{LastFailure, NAMESPACE_EXISTS};
-use super::{CHANGE_NOTICES, DELIVERIES, FANOUTS, LEASES, Mongo, NOTES, date, lease};
+use super::patience::{AttemptFailure, NAMESPACE_EXISTS};
+use super::{CHANGE_NOTICES, DELIVERIES, FANOUTS, LEASES, Mongo, NOTES, date, lease_document};
 use crate::domain::coordination::furthest_lease_of;
 use crate::domain::{ChangeNotice, DeliveryState, Lease};
 use crate::store::record::read_bson;
@@ -29,11 +29,11 @@ use crate::store::record::small::Note;
 use crate::store::{ChangeNotices, Error, NoteFilter, Notes, Release, Result};
 
 /// How often to search again if other workers claimed all the free records first.
-const ROUNDS: usize = 5;
+const MAX_SEARCHES: usize = 5;
 
 impl Mongo {
     async fn release_deliveries(&self, rows: Document) -> Result<()> {
-        let release = doc! {"$set": {"lease": lease(None)}};
+        let release = doc! {"$set": {"lease": lease_document(None)}};
         self.update_matching(DELIVERIES, rows, release).await
     }
 
@@ -47,7 +47,7 @@ impl Mongo {
         lease: &Lease,
         find: impl Fn() -> F,
     ) -> Result<Vec<RawDocumentBuf>> {
-        for _ in 0..ROUNDS {
+        for _ in 0..MAX_SEARCHES {
             let ids = find().await?;
             if ids.is_empty() {
                 break;
@@ -55,16 +55,16 @@ impl Mongo {
             let claim = |id: &Bson, revision: Oid| {
                 let change = Change {
                     when: free.clone(),
-                    set: doc! {"lease": super::lease(Some(lease)), "stamp": revision},
+                    set: doc! {"lease": lease_document(Some(lease)), "stamp": revision},
                     ..Change::default()
                 };
                 (id.clone(), change)
             };
-            let claimed = self.change_each(collection, &ids, claim).await?;
-            let ours = ids.into_iter().zip(claimed).filter(|(_, is_ours)| *is_ours);
-            let ours: Vec<Bson> = ours.map(|(id, _)| id).collect();
-            if !ours.is_empty() {
-                return self.find_by_id(collection, ours).sort(order).raw().await;
+            let is_claimed = self.change_each(collection, &ids, claim).await?;
+            let claimed = ids.into_iter().zip(is_claimed).filter(|(_, is_claimed)| *is_claimed);
+            let claimed_ids: Vec<Bson> = claimed.map(|(id, _)| id).collect();
+            if !claimed_ids.is_empty() {
+                return self.find_by_id(collection, claimed_ids).sort(order).raw().await;
             }
         }
         Ok(Vec::new())
@@ -83,9 +83,10 @@ impl Notes for Mongo {
             ],
         };
         let claim = doc! {"$set": {"owner": &lease.owner, "until": date(lease.until)}};
-        let claimed = self.write(CommandKind::Update, LEASES, [Update::upsert(free, claim)]);
+        let update = [Update::upsert(free, claim)];
+        let outcome = self.write(CommandKind::Update, LEASES, update).await?;
         // A duplicate shows that another owner has the lease.
-        Ok(claimed.await?.duplicates()?.is_empty())
+        Ok(outcome.duplicates()?.is_empty())
     }
 
     async fn release(&self, which: &Release<'_>) -> Result<()> {
@@ -101,8 +102,8 @@ impl Notes for Mongo {
             }
             Release::Deliveries(owner) => {
                 // The first condition makes the sparse index usable, which has open rows only.
-                let ever = date(DateTime::UNIX_EPOCH);
-                let rows = doc! {"lease.until": {"$gte": ever}, "lease.owner": owner};
+                let earliest = date(DateTime::UNIX_EPOCH);
+                let rows = doc! {"lease.until": {"$gte": earliest}, "lease.owner": owner};
                 self.release_deliveries(rows).await
             }
             Release::Deferred(now) => {
@@ -115,14 +116,14 @@ impl Notes for Mongo {
         }
     }
 
-    async fn swap_note(&self, name: &str, read: Option<&str>, text: Option<&str>) -> Result<bool> {
-        let current = doc! {"_id": name, "text": read};
-        let swapped = match (read, text) {
+    async fn swap_note(&self, name: &str, old: Option<&str>, new: Option<&str>) -> Result<bool> {
+        let current = doc! {"_id": name, "text": old};
+        let outcome = match (old, new) {
             (None, None) => return Ok(false),
             (None, Some(text)) => {
                 let note = doc! {"_id": name, "text": text};
-                let inserted = self.write(CommandKind::Insert, NOTES, [note]).await?;
-                return Ok(inserted.duplicates()?.is_empty());
+                let outcome = self.write(CommandKind::Insert, NOTES, [note]).await?;
+                return Ok(outcome.duplicates()?.is_empty());
             }
             (Some(_), Some(text)) => {
                 let change = Update::new(current, doc! {"$set": {"text": text}});
@@ -132,49 +133,49 @@ impl Notes for Mongo {
                 self.write(CommandKind::Delete, NOTES, [delete_one(current)]).await?
             }
         };
-        Ok(swapped.complete()? == 1)
+        Ok(outcome.complete()? == 1)
     }
 
     async fn notes(&self, which: NoteFilter<'_>) -> Result<Vec<(String, String)>> {
-        let which = match which {
+        let names = match which {
             NoteFilter::Named(names) => doc! {"$in": names},
             NoteFilter::Prefix(prefix) => {
                 doc! {"$gte": prefix, "$lt": format!("{prefix}{}", char::MAX)}
             }
         };
-        let found = self.find(NOTES, doc! {"_id": which}).sort(doc! {"_id": 1});
-        let note = |raw: &RawDocumentBuf| {
+        let find = self.find(NOTES, doc! {"_id": names}).sort(doc! {"_id": 1});
+        let read = |raw: &RawDocumentBuf| {
             let note: Note = read_bson::<Note>(raw)?;
             Ok((note.name, note.text))
         };
-        found.raw().await?.iter().map(note).collect()
+        find.raw().await?.iter().map(read).collect()
     }
 }
 
 /// The size of the collection in bytes: room for the notices of some thousand pages of fan-outs.
-const BYTES: u64 = 64 << 20;
+const COLLECTION_BYTES: u64 = 64 << 20;
 /// How long the server waits for new notices before it returns none.
-const AWAIT: Duration = Duration::from_secs(1);
+const MAX_AWAIT_TIME: Duration = Duration::from_secs(1);
 /// How far in the past a reader starts, in seconds. Clocks differ by less than this.
-const PAST: i64 = 600;
+const START_BEFORE_NOW: i64 = 600;
 /// The time limit for writing a notice.
-const MOMENT: Duration = Duration::from_secs(2);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Mongo {
     /// Prepares the collection for tailable cursors, which need it to be capped and not empty. A
     /// failure is only logged: without notices, processes see each other's changes later.
     pub(super) async fn prepare_notices(&self) {
         if let Err(error) = self.create_notices().await {
-            let error = error.to_string();
-            tracing::warn!(error, "processes cannot send each other change notices");
+            tracing::warn!(%error, "processes cannot send each other change notices");
         }
     }
 
     async fn create_notices(&self) -> Result<()> {
         let listed = self.find_collections(doc! {"name": CHANGE_NOTICES}).await?;
-        let options = listed.first().and_then(|of| of.get_document("options").ok());
-        let is_capped = options.is_some_and(|of| of.get_bool("capped").unwrap_or_default());
-        let size = BYTES as i64;
+        let options = listed.first().and_then(|listed| listed.get_document("options").ok());
+        let is_capped =
+            options.is_some_and(|options| options.get_bool("capped").unwrap_or_default());
+        let size = COLLECTION_BYTES as i64;
         if listed.is_empty() {
             let create = doc! {"create": CHANGE_NOTICES, "capped": true, "size": size};
             drop(self.run(&self.0.db, create, &[NAMESPACE_EXISTS]).await?);
@@ -182,26 +183,24 @@ impl Mongo {
             let convert = doc! {"convertToCapped": CHANGE_NOTICES, "size": size};
             drop(self.run(&self.0.db, convert, &[]).await?);
         }
-        let first = self.find(CHANGE_NOTICES, doc! {}).limit(1);
-        if first.ids().await?.is_empty() {
-            let first = doc! {"k": "first", "u": bytes(Vec::new())};
-            let inserted = self.write(CommandKind::Insert, CHANGE_NOTICES, [first]);
-            inserted.await?.complete()?;
+        if self.find(CHANGE_NOTICES, doc! {}).limit(1).ids().await?.is_empty() {
+            let first = [doc! {"k": "first", "u": binary(Vec::new())}];
+            self.write(CommandKind::Insert, CHANGE_NOTICES, first).await?.complete()?;
         }
         Ok(())
     }
 
     /// Sends a change notice to all processes. A failure is only logged.
     pub(super) async fn notify(&self, notice: ChangeNotice) {
-        let (about, keys) = notice.kept();
+        let (kind, keys) = notice.kept();
         let one_node = WriteConcern::builder().w(Acknowledgment::Nodes(1)).build();
         let notices = self.collection(CHANGE_NOTICES);
-        let insert =
-            notices.insert_one(doc! {"k": about, "u": bytes(keys)}).write_concern(one_node);
-        let error = match tokio::time::timeout(MOMENT, insert.into_future()).await {
+        let document = doc! {"k": kind, "u": binary(keys)};
+        let insert = notices.insert_one(document).write_concern(one_node);
+        let error = match tokio::time::timeout(WRITE_TIMEOUT, insert.into_future()).await {
             Ok(Ok(_)) => return,
             Ok(Err(error)) => error.to_string(),
-            Err(_) => format!("no answer within {MOMENT:?}"),
+            Err(_) => format!("no answer within {WRITE_TIMEOUT:?}"),
         };
         tracing::warn!(error, "a change notice was not sent; other processes see the change later");
     }
@@ -217,36 +216,35 @@ impl ChangeNotices for Mongo {
         let notices = db.collection_with_options::<RawDocumentBuf>(CHANGE_NOTICES, latest);
         // An ObjectId starts with its time in seconds.
         let now = Oid::new().timestamp().timestamp_millis() / 1_000;
-        let second = u32::try_from(now - PAST).unwrap_or_default();
-        let since = Oid::from_parts(second, [0; 5], [0; 3]);
-        let cursor = notices
-            .find(doc! {"_id": {"$gte": since}})
+        let second = u32::try_from(now - START_BEFORE_NOW).unwrap_or_default();
+        let start = Oid::from_parts(second, [0; 5], [0; 3]);
+        let find = notices
+            .find(doc! {"_id": {"$gte": start}})
             .cursor_type(CursorType::TailableAwait)
-            .max_await_time(AWAIT);
+            .max_await_time(MAX_AWAIT_TIME);
         // It does not raise the cluster time, because the server's time says nothing about a
         // majority.
-        let failed = move |failure: LastFailure| Error::database(doing, failure);
-        let mut session = self.session().await.map_err(failed)?;
-        let cursor = cursor.session(&mut session).await;
-        let cursor = cursor.map_err(|error| failed(error.into()))?;
+        let error = move |failure: AttemptFailure| Error::database(doing, failure);
+        let mut session = self.session().await.map_err(error)?;
+        let cursor = find.session(&mut session).await.map_err(|cause| error(cause.into()))?;
         let next = move |(mut cursor, mut session): (SessionCursor<_>, ClientSession)| async move {
-            let found = cursor.stream(&mut session).next().await.transpose();
-            let found: Option<RawDocumentBuf> = found.map_err(|error| failed(error.into()))?;
-            Ok(found.map(|found| (read(&found), (cursor, session))))
+            let result = cursor.stream(&mut session).next().await.transpose();
+            let notice: Option<RawDocumentBuf> = result.map_err(|cause| error(cause.into()))?;
+            Ok(notice.map(|notice| (read_notice(&notice), (cursor, session))))
         };
         let notices = stream::try_unfold((cursor, session), next);
         Ok(stream::once(async { Ok(ChangeNotice::All) }).chain(notices).boxed())
     }
 }
 
-fn read(notice: &RawDocument) -> ChangeNotice {
+fn read_notice(notice: &RawDocument) -> ChangeNotice {
     match (notice.get_str("k"), notice.get_binary("u")) {
         (Ok("first"), _) => ChangeNotice::People(Vec::new()),
-        (Ok(about), Ok(keys)) => ChangeNotice::stored(about, keys.bytes),
+        (Ok(kind), Ok(keys)) => ChangeNotice::stored(kind, keys.bytes),
         _ => ChangeNotice::All,
     }
 }
 
-fn bytes(bytes: Vec<u8>) -> Bson {
+fn binary(bytes: Vec<u8>) -> Bson {
     Bson::Binary(bson::Binary { subtype: BinarySubtype::Generic, bytes })
 }

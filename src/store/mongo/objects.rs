@@ -12,6 +12,7 @@ use bson::{Bson, RawBsonRef, RawDocument, RawDocumentBuf, doc, rawdoc};
 use chrono::DateTime;
 
 use super::bulk::Update;
+use super::reads::in_order_of;
 use super::{Mongo, OBJECTS, RETRACTIONS, oid};
 use crate::domain::{
     ChangeNotice, Event, EventType, Id, Json, ModelName, Object, ObjectId, ObjectKey, Retraction,
@@ -26,13 +27,13 @@ use crate::store::{Error, Objects, Result};
 impl Objects for Mongo {
     async fn put_objects(&self, objects: &[Object]) -> Result<()> {
         let put = |object: &Object| {
-            let named = doc! {"_id": object.key.as_str()};
-            Ok(Update::upsert(named, record_of(object)?))
+            let by_id = doc! {"_id": object.key.as_str()};
+            Ok(Update::upsert(by_id, encode_object(object)?))
         };
         let statements: Vec<_> = objects.iter().map(put).collect::<Result<_>>()?;
         self.upsert(OBJECTS, statements).await?;
-        let names = objects.iter().map(|object| object.key.as_str());
-        self.notify(ChangeNotice::objects(names)).await;
+        let keys = objects.iter().map(|object| object.key.as_str());
+        self.notify(ChangeNotice::objects(keys)).await;
         Ok(())
     }
 
@@ -46,50 +47,48 @@ impl Objects for Mongo {
                 None => own.push(key.as_str()),
             }
         }
-        let mut found: HashMap<ObjectKey, Object> = HashMap::with_capacity(keys.len());
-        for record in &self.find_by_id(OBJECTS, own).raw().await? {
-            match object_of(record) {
-                Ok(object) => drop(found.insert(object.key.clone(), object)),
+        let mut objects: Vec<Object> = Vec::with_capacity(keys.len());
+        for raw in &self.find_by_id(OBJECTS, own).raw().await? {
+            match read_object(raw) {
+                Ok(object) => objects.push(object),
                 Err(error) => tracing::warn!(%error, "an object is skipped"),
             }
         }
         for (model, keys) in mapped {
             let mapping = &self.0.options.mapped[&model];
-            for object in self.mapped(mapping, &keys).await? {
-                found.insert(object.key.clone(), object);
-            }
+            objects.extend(self.mapped_objects(mapping, &keys).await?);
         }
-        Ok(keys.iter().map(|key| found.get(key).cloned()).collect())
+        Ok(in_order_of(keys, objects, |object| &object.key))
     }
 
-    async fn retract(&self, retractions: &[Retraction], about: &ChangeNotice) -> Result<()> {
+    async fn retract(&self, retractions: &[Retraction], notice: &ChangeNotice) -> Result<()> {
         let statement = |Retraction { t, o, at }: &Retraction| {
             let latest = doc! {"$max": {"at": oid(*at)}};
             Update::upsert(doc! {"_id": retraction_id(t, o)}, latest)
         };
         self.upsert(RETRACTIONS, retractions.iter().map(statement)).await?;
-        self.notify(about.clone()).await;
+        self.notify(notice.clone()).await;
         Ok(())
     }
 
     async fn retractions(&self, events: &[Event]) -> Result<Vec<Option<Id>>> {
-        let names = events.iter().map(|event| retraction_id(&event.t, &event.o));
-        let names: Vec<String> = names.collect();
-        let found = self.find_by_id(RETRACTIONS, &names).raw().await?;
-        let mut at: HashMap<&str, Id> = HashMap::with_capacity(found.len());
+        let ids: Vec<String> =
+            events.iter().map(|event| retraction_id(&event.t, &event.o)).collect();
+        let found = self.find_by_id(RETRACTIONS, &ids).raw().await?;
+        let mut time_by_id: HashMap<&str, Id> = HashMap::with_capacity(found.len());
         for raw in &found {
-            let read = read_retraction(raw).inspect_err(|error| {
-                tracing::warn!(%error, "a retraction cannot be read, and reaches everything");
-            });
-            let until = read.map_or(Id::LAST, |retraction| retraction.at);
-            at.insert(raw.get_str("_id").unwrap_or_default(), until);
+            let retraction = read_retraction(raw).inspect_err(
+                |error| tracing::warn!(%error, "a retraction cannot be read, so it has no end"),
+            );
+            let at = retraction.map_or(Id::LAST, |retraction| retraction.at);
+            time_by_id.insert(raw.get_str("_id").unwrap_or_default(), at);
         }
-        Ok(names.iter().map(|name| at.get(&**name).copied()).collect())
+        Ok(ids.iter().map(|id| time_by_id.get(&**id).copied()).collect())
     }
 }
 
-/// Returns the record of an object. `data` is stored as text, which no conversion changes.
-pub(super) fn record_of(object: &Object) -> Result<RawDocumentBuf> {
+/// Encodes an object. `data` is stored as text, which no conversion changes.
+pub(super) fn encode_object(object: &Object) -> Result<RawDocumentBuf> {
     let mut record = ObjectRecord::from_value(object);
     record.data = None;
     let mut document = write_bson("encoding an object", &record)?;
@@ -101,24 +100,21 @@ pub(super) fn record_of(object: &Object) -> Result<RawDocumentBuf> {
 
 /// Reads a field as JSON. Types that JSON lacks become Extended JSON.
 fn json_of(value: RawBsonRef<'_>) -> Json {
-    let text = serde_json::to_string(&value);
-    let json = text.and_then(|text| serde_json::from_str(&text));
-    json.unwrap_or_default()
+    serde_json::to_string(&value).and_then(|text| serde_json::from_str(&text)).unwrap_or_default()
 }
 
 /// Decodes an object. Unreadable fields are omitted, so that one bad record does not block all
 /// emails. An unreadable `notifiable`, or a field that is not valid BSON, means not notifiable.
-pub(super) fn object_of(record: &RawDocument) -> Result<Object> {
-    let key = record.get_str("_id");
-    let key = key.map_err(|error| Error::corrupt("an object", error))?;
-    let text = |field: &str| record.get_str(field).ok().map(str::to_owned);
-    let value = |field: &str| record.get(field).ok().flatten();
-    let applies = value("notifiable").filter(|value| value.as_null().is_none());
-    let is_valid = record.iter().all(|field| field.is_ok());
-    let at = record.get_datetime("at").ok();
-    let point = value("place").and_then(|place| Bson::try_from(place).ok());
+pub(super) fn read_object(raw: &RawDocument) -> Result<Object> {
+    let key = raw.get_str("_id").map_err(|error| Error::corrupt("an object", error))?;
+    let text = |field: &str| raw.get_str(field).ok().map(str::to_owned);
+    let value = |field: &str| raw.get(field).ok().flatten();
+    let notifiable = value("notifiable").filter(|value| value.as_null().is_none());
+    let is_valid = raw.iter().all(|field| field.is_ok());
+    let at = raw.get_datetime("at").ok();
+    let point = value("place").and_then(|value| Bson::try_from(value).ok());
     Ok(Object {
-        notifiable: is_valid && applies.is_none_or(|value| value.as_bool().unwrap_or(false)),
+        notifiable: is_valid && notifiable.is_none_or(|value| value.as_bool().unwrap_or(false)),
         title: text("title"),
         url: text("url"),
         image: text("image"),
@@ -140,11 +136,9 @@ fn retraction_id(t: &EventType, o: &ObjectId) -> String {
     format!("{t}\0{o}")
 }
 
-/// Reads a retraction.
 pub(super) fn read_retraction(raw: &RawDocument) -> Result<Retraction> {
     let corrupt = |why| Error::corrupt(format!("retraction {}", shown_id(raw)), why);
-    let at = raw.get_object_id("at");
-    let at = at.map_err(|error| corrupt(error.to_string()))?;
+    let at = raw.get_object_id("at").map_err(|error| corrupt(error.to_string()))?;
     let names = raw.get_str("_id").ok().and_then(|id| id.split_once('\0'));
     let (t, o) = names.ok_or_else(|| corrupt("it names no object".to_owned()))?;
     Ok(Retraction {
@@ -154,8 +148,7 @@ pub(super) fn read_retraction(raw: &RawDocument) -> Result<Retraction> {
     })
 }
 
-/// Returns the document of a retraction.
-pub(super) fn retraction_document(Retraction { t, o, at }: &Retraction) -> RawDocumentBuf {
+pub(super) fn encode_retraction(Retraction { t, o, at }: &Retraction) -> RawDocumentBuf {
     rawdoc! {"_id": retraction_id(t, o), "at": object_id(*at)}
 }
 
@@ -189,7 +182,7 @@ mod tests {
         for object in
             [whole, with_data(Value::Null), with_data(json!("text")), with_data(json!([]))]
         {
-            assert_eq!(object_of(&record_of(&object).unwrap()).unwrap(), object);
+            assert_eq!(read_object(&encode_object(&object).unwrap()).unwrap(), object);
         }
     }
 
@@ -197,9 +190,9 @@ mod tests {
     fn data_that_bson_cannot_represent_round_trips() {
         for data in [json!({"$ref": "#/x"}), json!([{"a\0b": 1}]), json!({"n": u64::MAX})] {
             let object = with_data(data);
-            let record = record_of(&object).unwrap();
+            let record = encode_object(&object).unwrap();
             assert!(record.get_str("data_json").is_ok(), "{record:?}");
-            assert_eq!(object_of(&record).unwrap(), object);
+            assert_eq!(read_object(&record).unwrap(), object);
         }
     }
 
@@ -207,7 +200,7 @@ mod tests {
     fn unreadable_fields_are_omitted_and_the_object_is_not_notifiable() {
         let record =
             doc! {"_id": "Show:1", "notifiable": "yes", "title": 5, "at": "soon", "place": []};
-        let object = object_of(&raw(&record)).unwrap();
+        let object = read_object(&raw(&record)).unwrap();
         let withdrawn = Object { notifiable: false, ..Object::bare(ObjectKey::stored("Show:1")) };
         assert_eq!(object, withdrawn);
     }
@@ -216,7 +209,7 @@ mod tests {
     fn a_record_of_another_writer_is_readable() {
         let id = bson::oid::ObjectId::from_bytes([1; 12]);
         let record = raw(&doc! {"_id": "Show:1", "data": {"n": 1_i32, "id": id}});
-        let object = object_of(&record).unwrap();
+        let object = read_object(&record).unwrap();
         assert!(object.notifiable);
         let data = json!({"n": 1, "id": {"$oid": "010101010101010101010101"}});
         assert!(object.data.is_same(&data.into()));

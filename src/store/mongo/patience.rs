@@ -2,7 +2,7 @@
 //!
 //! A failed attempt may have been applied, so only repeatable steps go through here. A permanent
 //! failure is returned at once. A transient one is retried with growing, jittered pauses until the
-//! time is up. Start with [`patiently`].
+//! time is up. Start with [`retry`].
 
 use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
@@ -12,28 +12,30 @@ use mongodb::error::{Error as DriverError, ErrorKind, WriteFailure};
 
 use crate::store::{Error, Result};
 
+/// Why an attempt failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
-pub(super) struct LastFailure {
+pub(super) struct AttemptFailure {
     /// The server's error code, if it replied.
     pub code: Option<i32>,
     pub why: String,
-    /// Whether the failure is transient, so that a retry may help.
-    pub passing: bool,
+    /// Whether a retry may help.
+    pub is_transient: bool,
 }
 
-impl LastFailure {
+impl AttemptFailure {
     /// Returns the failure of a command, a statement or a write concern.
-    pub(super) fn answered(code: i32, why: &str) -> Self {
+    pub(super) fn from_code(code: i32, why: &str) -> Self {
         Self {
             code: Some(code),
-            why: format!("code {code}: {}", discreet(why)),
-            passing: PASSING.contains(&code),
+            why: format!("code {code}: {}", mask_addresses(why)),
+            is_transient: TRANSIENT_CODES.contains(&code),
         }
     }
 
-    pub(super) fn silent(limit: Duration) -> Self {
-        Self { code: None, why: format!("no answer within {limit:?}"), passing: true }
+    /// Returns the failure of an attempt without a reply.
+    pub(super) fn timeout(limit: Duration) -> Self {
+        Self { code: None, why: format!("no answer within {limit:?}"), is_transient: true }
     }
 }
 
@@ -51,25 +53,24 @@ pub(super) fn is_too_slow(error: &Error) -> bool {
     let Error::Database { cause, .. } = error else {
         return false;
     };
-    let failure = cause.downcast_ref::<LastFailure>();
+    let failure = cause.downcast_ref::<AttemptFailure>();
     failure.is_some_and(|failure| failure.code == Some(TOO_SLOW))
 }
 
 /// Returns the server's time limit for an attempt. It is shorter than the client's, so that the
 /// server has stopped before the attempt is repeated.
-pub(super) fn limit(attempt: Duration) -> Duration {
+pub(super) fn server_time_limit(attempt: Duration) -> Duration {
     (attempt - attempt / 10).max(Duration::from_millis(1))
 }
 
-/// Transient error codes. The server returns most of them while it shuts down, steps down, elects a
-/// primary or cannot reach other members (the driver's retryable codes). Others mean that a
-/// majority did not acknowledge in time, or that a slow reader or a change of server has lost a
-/// cursor.
-const PASSING: [i32; 22] = [
-    6,  // HostUnreachable
-    7,  // HostNotFound
-    43, // CursorNotFound
-    TOO_SLOW, 64,    // WriteConcernFailed: not acknowledged in time
+/// The server returns most of these codes while it shuts down, steps down, elects a primary or
+/// cannot reach other members (the driver's retryable codes). Others mean that a majority did not
+/// acknowledge in time, or that a slow reader or a change of server has lost a cursor.
+const TRANSIENT_CODES: [i32; 22] = [
+    TOO_SLOW, 6,     // HostUnreachable
+    7,     // HostNotFound
+    43,    // CursorNotFound
+    64,    // WriteConcernFailed: not acknowledged in time
     89,    // NetworkTimeout
     91,    // ShutdownInProgress
     112,   // WriteConflict
@@ -89,25 +90,25 @@ const PASSING: [i32; 22] = [
     13436, // NotPrimaryOrSecondary
 ];
 
-impl From<DriverError> for LastFailure {
+impl From<DriverError> for AttemptFailure {
     fn from(error: DriverError) -> Self {
         let labels = ["RetryableWriteError", "RetryableError"];
         let is_labeled = labels.iter().any(|label| error.contains_label(label));
         let failure = match &*error.kind {
-            ErrorKind::Command(command) => Self::answered(command.code, &command.message),
+            ErrorKind::Command(command) => Self::from_code(command.code, &command.message),
             ErrorKind::Write(WriteFailure::WriteError(write)) => {
-                Self::answered(write.code, &write.message)
+                Self::from_code(write.code, &write.message)
             }
             ErrorKind::Write(WriteFailure::WriteConcernError(concern)) => {
-                Self::answered(concern.code, &concern.message)
+                Self::from_code(concern.code, &concern.message)
             }
             kind => Self {
                 code: None,
                 why: match kind {
-                    ErrorKind::ServerSelection { message, .. } => away(message),
-                    kind => discreet(&kind.to_string()),
+                    ErrorKind::ServerSelection { message, .. } => shorten_topology(message),
+                    kind => mask_addresses(&kind.to_string()),
                 },
-                passing: matches!(
+                is_transient: matches!(
                     kind,
                     ErrorKind::Io(_)
                         | ErrorKind::ConnectionPoolCleared { .. }
@@ -115,35 +116,32 @@ impl From<DriverError> for LastFailure {
                 ),
             },
         };
-        Self { passing: failure.passing || is_labeled, ..failure }
+        Self { is_transient: failure.is_transient || is_labeled, ..failure }
     }
 }
 
 /// Shortens the driver's long description of the topology to one sentence.
-fn away(message: &str) -> String {
-    let server = |server: &str| {
+fn shorten_topology(message: &str) -> String {
+    let shorten_server = |server: &str| {
         let address = server.split([',', ' ', '}']).next().unwrap_or_default();
-        let why = match server.split_once("Error: ") {
-            Some((_, why)) => why.split(", labels").next().unwrap_or(why),
+        let error = match server.split_once("Error: ") {
+            Some((_, error)) => error.split(", labels").next().unwrap_or(error),
             None if server.contains("Type: RsSecondary") => "a secondary",
             None => "no answer",
         };
-        let why = why.trim_start_matches("Kind: ");
-        let why = why.trim_start_matches("I/O error: ");
-        let why = why.trim_end_matches([' ', '}', ']']);
-        let why: String = why.chars().take(80).collect();
+        let cause = error.trim_start_matches("Kind: ").trim_start_matches("I/O error: ");
+        let why: String = cause.trim_end_matches([' ', '}', ']']).chars().take(80).collect();
         format!("{address} ({why})")
     };
-    let servers: Vec<String> = message.split("Address: ").skip(1).map(server).collect();
+    let servers: Vec<String> = message.split("Address: ").skip(1).map(shorten_server).collect();
     if servers.is_empty() {
-        return discreet(message);
+        return mask_addresses(message);
     }
-    let servers = servers.join(", ");
-    format!("no MongoDB server can be written to: {servers}")
+    format!("no MongoDB server can be written to: {}", servers.join(", "))
 }
 
 /// Masks email addresses: some server messages quote documents.
-fn discreet(text: &str) -> String {
+fn mask_addresses(text: &str) -> String {
     text.split_inclusive([' ', '"', '\'', ','])
         .map(|word| match word.find('@') {
             Some(at) => format!("…{}", &word[at..]),
@@ -154,44 +152,44 @@ fn discreet(text: &str) -> String {
 
 /// Repeats a step until it succeeds, fails permanently, or `patience` is over. Each attempt may
 /// take at most `attempt`.
-pub(super) async fn patiently<T, F>(
+pub(super) async fn retry<T, F>(
     patience: Duration,
     attempt: Duration,
     doing: &str,
     mut step: impl FnMut() -> F,
 ) -> Result<T>
 where
-    F: Future<Output = std::result::Result<T, LastFailure>>,
+    F: Future<Output = std::result::Result<T, AttemptFailure>>,
 {
-    let mut last = None;
-    let trying = async {
+    let mut last_failure = None;
+    let attempts = async {
         let mut failed = 0;
         loop {
             let failure = match tokio::time::timeout(attempt, step()).await {
-                Ok(Ok(done)) => return Ok(done),
-                Ok(Err(failure)) if !failure.passing => return Err(failure),
+                Ok(Ok(result)) => return Ok(result),
+                Ok(Err(failure)) if !failure.is_transient => return Err(failure),
                 Ok(Err(failure)) => failure,
-                Err(_) => LastFailure::silent(attempt),
+                Err(_) => AttemptFailure::timeout(attempt),
             };
-            tracing::warn!(doing, why = %failure, "the database is away, trying again");
-            last = Some(failure);
+            tracing::warn!(doing, why = %failure, "the database is unavailable, trying again");
+            last_failure = Some(failure);
             tokio::time::sleep(pause(failed)).await;
             failed += 1;
         }
     };
-    let outcome = tokio::time::timeout(patience, trying).await;
+    let outcome = tokio::time::timeout(patience, attempts).await;
     outcome
-        .unwrap_or_else(|_| Err(last.unwrap_or_else(|| LastFailure::silent(patience))))
+        .unwrap_or_else(|_| Err(last_failure.unwrap_or_else(|| AttemptFailure::timeout(patience))))
         .map_err(|failure| Error::database(doing, failure))
 }
 
 /// Returns the pause after this number of failed attempts: 25 ms, doubling up to 2 s, jittered down
 /// to at least half.
 fn pause(failed: u32) -> Duration {
-    let longest = Duration::from_millis(25 << failed.min(7)).min(Duration::from_secs(2));
+    let max = Duration::from_millis(25 << failed.min(7)).min(Duration::from_secs(2));
     // A hasher's random keys are random enough for jitter.
     let share = RandomState::new().hash_one(failed) % 512;
-    longest.mul_f64(0.5 + share as f64 / 1024.0)
+    max.mul_f64(0.5 + share as f64 / 1024.0)
 }
 
 #[cfg(test)]
@@ -203,22 +201,22 @@ mod tests {
     #[tokio::test]
     async fn temporary_failures_are_retried_and_permanent_ones_are_not() {
         let mut attempts = 0;
-        let passing = patiently(LONG, LONG, "testing", || {
+        let transient = retry(LONG, LONG, "testing", || {
             attempts += 1;
             let outcome = match attempts {
                 3 => Ok(attempts),
-                _ => Err(LastFailure::answered(10107, "not primary")),
+                _ => Err(AttemptFailure::from_code(10107, "not primary")),
             };
             std::future::ready(outcome)
         });
-        assert_eq!(passing.await.unwrap(), 3);
+        assert_eq!(transient.await.unwrap(), 3);
 
         let mut attempts = 0;
-        let lasting = patiently(LONG, LONG, "testing", || {
+        let permanent = retry(LONG, LONG, "testing", || {
             attempts += 1;
-            std::future::ready(Err::<(), _>(LastFailure::answered(13, "not authorized")))
+            std::future::ready(Err::<(), _>(AttemptFailure::from_code(13, "not authorized")))
         });
-        let error = lasting.await.unwrap_err();
+        let error = permanent.await.unwrap_err();
         assert_eq!(error.to_string(), "testing");
         assert_eq!(attempts, 1);
     }
@@ -226,8 +224,8 @@ mod tests {
     #[tokio::test]
     async fn retries_end_with_the_last_error() {
         let brief = Duration::from_millis(120);
-        let failing = patiently(brief, LONG, "testing", || {
-            std::future::ready(Err::<(), _>(LastFailure::answered(91, "going down")))
+        let failing = retry(brief, LONG, "testing", || {
+            std::future::ready(Err::<(), _>(AttemptFailure::from_code(91, "going down")))
         });
         let Error::Database { cause, .. } = failing.await.unwrap_err() else {
             panic!("another error");
@@ -238,17 +236,17 @@ mod tests {
     #[tokio::test]
     async fn an_attempt_without_an_answer_is_repeated() {
         let mut attempts = 0;
-        let answer = patiently(LONG, Duration::from_millis(5), "testing", || {
+        let outcome = retry(LONG, Duration::from_millis(5), "testing", || {
             attempts += 1;
-            let hangs = attempts == 1;
+            let is_first = attempts == 1;
             async move {
-                if hangs {
+                if is_first {
                     std::future::pending::<()>().await;
                 }
                 Ok(())
             }
         });
-        answer.await.unwrap();
+        outcome.await.unwrap();
         assert_eq!(attempts, 2);
     }
 
@@ -259,11 +257,11 @@ mod tests {
             { Address: db2.example:27017, Type: RsSecondary, Average RTT: 1ms }, { Address: db3.example:27017, Type: Unknown } ] }";
 
         assert_eq!(
-            away(message),
+            shorten_topology(message),
             "no MongoDB server can be written to: 127.0.0.1:1 (Connection refused (os error 111)), \
              db2.example:27017 (a secondary), db3.example:27017 (no answer)"
         );
-        assert_eq!(away("something else"), "something else");
+        assert_eq!(shorten_topology("something else"), "something else");
     }
 
     #[test]
@@ -275,8 +273,10 @@ mod tests {
 
     #[test]
     fn an_error_masks_addresses() {
-        let failure =
-            LastFailure::answered(16755, "bad geo keys: { email: \"ada.lovelace@example.org\" }");
+        let failure = AttemptFailure::from_code(
+            16755,
+            "bad geo keys: { email: \"ada.lovelace@example.org\" }",
+        );
         assert!(!failure.why.contains("lovelace"), "{failure}");
         assert!(failure.why.contains("…@example.org"), "{failure}");
     }

@@ -13,22 +13,21 @@ use bson::raw::{CStr, CString, RawArrayBuf, cstr};
 use bson::{Bson, RawBson, RawDocumentBuf, doc, rawdoc};
 
 use super::Mongo;
-use super::bulk::{BulkOutcome, CommandKind, STATEMENTS, WEIGHT, defect};
-use super::grouped_updates::{TOGETHER, among};
-use super::reads::{at_once, document};
+use super::bulk::{BulkOutcome, CommandKind, MAX_STATEMENTS, MAX_WEIGHT, defect};
+use super::grouped_updates::{RECORDS_PER_STATEMENT, id_condition};
+use super::reads::{decode, run_concurrently};
 use crate::domain::{Day, Defect, Entry, Event, Id, StackId};
 use crate::store::entry::{StackDocument, event_document, object_id};
 use crate::store::{Pushed, Pushes, Result};
 
 /// The number of stacks that are read one by one at the same time.
-const READS: usize = 8;
-/// The number of write batches in flight.
-const WRITES: usize = 2;
+const MAX_READS_IN_FLIGHT: usize = 8;
+const MAX_BATCHES_IN_FLIGHT: usize = 2;
 /// The maximum length of a short list. Comparing it with the stack costs less than finding out
 /// whether the stack has entries of its fan-outs.
-const SHORT: usize = 4;
+const MAX_SHORT_LIST: usize = 4;
 
-/// A push in progress.
+/// A push in progress. Users are identified by their index in the [`Pushes`].
 pub(super) struct Push<'a> {
     store: &'a Mongo,
     day: Day,
@@ -36,12 +35,12 @@ pub(super) struct Push<'a> {
     cap: usize,
     pushes: &'a Pushes,
     /// The statement for each list.
-    lists: Vec<Statement>,
+    statements: Vec<Statement>,
     /// Whether most users of the last write batch had no stack yet. Then stacks are inserted first,
     /// which costs the server a tenth of an upsert.
-    mostly_new: AtomicBool,
-    /// Users, by index, whose documents cannot take entries.
-    bad: Mutex<BTreeMap<usize, Defect>>,
+    is_mostly_new: AtomicBool,
+    /// The users whose documents cannot take entries.
+    defects: Mutex<BTreeMap<usize, Defect>>,
 }
 
 impl<'a> Push<'a> {
@@ -53,72 +52,70 @@ impl<'a> Push<'a> {
         pushes: &'a Pushes,
     ) -> Result<Self> {
         store.create_day(day).await?;
-        let lists = pushes.lists.iter().map(|list| Statement::new(list, cap));
-        let mostly_new = store.known_days().get(&day) == Some(&true);
+        let is_mostly_new = store.known_days().get(&day) == Some(&true);
         Ok(Self {
             store,
             day,
             collection: day.collection(),
             cap,
             pushes,
-            lists: lists.collect(),
-            mostly_new: AtomicBool::new(mostly_new),
-            bad: Mutex::default(),
+            statements: pushes.lists.iter().map(|list| Statement::new(list, cap)).collect(),
+            is_mostly_new: AtomicBool::new(is_mostly_new),
+            defects: Mutex::default(),
         })
     }
 
     pub(super) async fn run(&self) -> Result<Pushed> {
-        let all = (0..self.pushes.people.len()).filter(|item| !self.events(*item).is_empty());
-        let (fitting, mut left): (Vec<usize>, Vec<usize>) =
-            all.partition(|item| self.list(*item).fits);
-        let mut refused = Vec::new();
-        let batches: Vec<&[usize]> = fitting.chunks(STATEMENTS).collect();
-        let push = |batch: usize| self.push_batch(batches[batch]);
-        at_once(WRITES, 0..batches.len(), push, |part| refused.extend(part)).await?;
+        let users = (0..self.pushes.people.len()).filter(|user| !self.events(*user).is_empty());
+        let (fitting, mut remaining): (Vec<usize>, Vec<usize>) =
+            users.partition(|user| self.statement(*user).can_fit);
+        let mut rejected = Vec::new();
+        let batches: Vec<&[usize]> = fitting.chunks(MAX_STATEMENTS).collect();
+        let push = |index: usize| self.push_batch(batches[index]);
+        let collect = |users: Vec<usize>| rejected.extend(users);
+        run_concurrently(MAX_BATCHES_IN_FLIGHT, 0..batches.len(), push, collect).await?;
         // Most of these collided with another process that was creating the same stack. By now it
         // exists.
-        left.extend(self.add(refused, |item| self.list(item)).await?.0);
-        if let Some(mostly_new) = self.store.known_days().get_mut(&self.day) {
-            *mostly_new = self.mostly_new.load(Ordering::Relaxed);
+        remaining.extend(self.upsert(rejected, |user| self.statement(user)).await?.0);
+        if let Some(is_mostly_new) = self.store.known_days().get_mut(&self.day) {
+            *is_mostly_new = self.is_mostly_new.load(Ordering::Relaxed);
         }
-        left.sort_unstable();
-        self.one_by_one(left).await
+        remaining.sort_unstable();
+        self.push_one_by_one(remaining).await
     }
 
-    fn user(&self, item: usize) -> &str {
-        self.pushes.people[item].0.as_str()
+    fn user_id(&self, user: usize) -> &str {
+        self.pushes.people[user].0.as_str()
     }
 
-    fn events(&self, item: usize) -> &[Event] {
-        &self.pushes.lists[self.pushes.people[item].1]
+    fn events(&self, user: usize) -> &[Event] {
+        &self.pushes.lists[self.pushes.people[user].1]
     }
 
-    fn list(&self, item: usize) -> &Statement {
-        &self.lists[self.pushes.people[item].1]
+    fn statement(&self, user: usize) -> &Statement {
+        &self.statements[self.pushes.people[user].1]
     }
 
     /// Pushes whole lists to these users, and returns the users who did not get them. Either
     /// another process created the stack at the same moment, or the stack does not match the
     /// filter.
-    async fn push_batch(&self, people: &[usize]) -> Result<Vec<usize>> {
-        let is_insert = self.mostly_new.load(Ordering::Relaxed);
-        let mut existing = people.to_vec();
-        if is_insert {
-            let insert = |item| self.list(item).insert(self.user(item));
+    async fn push_batch(&self, users: &[usize]) -> Result<Vec<usize>> {
+        let inserts_first = self.is_mostly_new.load(Ordering::Relaxed);
+        let mut existing = users.to_vec();
+        if inserts_first {
+            let insert = |user| self.statement(user).insert(self.user_id(user));
             let (store, name) = (self.store, &self.collection);
-            let inserted = store.bulk(CommandKind::Insert, name, existing, insert);
-            existing = self.refused(inserted.await?)?;
+            let outcome = store.send_all(CommandKind::Insert, name, existing, insert).await?;
+            existing = self.rejected_users(outcome)?;
         }
         let failed = existing.len();
-        existing = self.add_together(existing).await?;
-        let (refused, created) = self.add(existing, |item| self.list(item)).await?;
+        existing = self.push_to_groups(existing).await?;
+        let (rejected, created) = self.upsert(existing, |user| self.statement(user)).await?;
         // If more than a third of the inserts fail, they cost more than the others save.
-        let mostly_new = match is_insert {
-            true => failed * 3 <= people.len(),
-            false => created * 3 >= people.len() * 2,
-        };
-        self.mostly_new.store(mostly_new, Ordering::Relaxed);
-        Ok(refused)
+        let is_mostly_new =
+            if inserts_first { failed * 3 <= users.len() } else { created * 3 >= users.len() * 2 };
+        self.is_mostly_new.store(is_mostly_new, Ordering::Relaxed);
+        Ok(rejected)
     }
 
     /// Adds to stacks with one statement for many users, if few other stacks lie between theirs.
@@ -126,124 +123,126 @@ impl<'a> Push<'a> {
     ///
     /// Such a statement names a range of ids, because `$in` alone reads the whole clustered
     /// collection on MongoDB 6.0.
-    async fn add_together(&self, people: Vec<usize>) -> Result<Vec<usize>> {
-        let mut groups = BTreeMap::<usize, Vec<usize>>::new();
-        for item in people {
-            let list = self.pushes.people[item].1;
-            groups.entry(list).or_default().push(item);
+    async fn push_to_groups(&self, users: Vec<usize>) -> Result<Vec<usize>> {
+        let mut users_by_list = BTreeMap::<usize, Vec<usize>>::new();
+        for user in users {
+            users_by_list.entry(self.pushes.people[user].1).or_default().push(user);
         }
-        let mut left = Vec::new();
-        for (list, group) in groups {
-            left.extend(self.add_to_group(&self.lists[list], group).await?);
+        let mut remaining = Vec::new();
+        for (list, users) in users_by_list {
+            remaining.extend(self.push_to_group(&self.statements[list], users).await?);
         }
-        left.sort_unstable();
-        Ok(left)
+        remaining.sort_unstable();
+        Ok(remaining)
     }
 
     /// Adds a list to these users' stacks. Returns the users whose stacks lack entries.
-    async fn add_to_group(&self, list: &Statement, mut group: Vec<usize>) -> Result<Vec<usize>> {
-        group.sort_by_key(|item| self.user(*item));
-        let users: Vec<&str> = group.iter().map(|item| self.user(*item)).collect();
-        let size = WEIGHT / (self.cap * list.count).max(1) as u64;
-        let size = size.clamp(1, TOGETHER as u64) as usize;
-        let add = |part: &[&str]| {
-            let weight = list.weight * part.len() as u64;
-            (list.statement(among(part), cstr!("multi")), weight)
+    async fn push_to_group(
+        &self,
+        statement: &Statement,
+        mut users: Vec<usize>,
+    ) -> Result<Vec<usize>> {
+        users.sort_by_key(|user| self.user_id(*user));
+        let ids: Vec<&str> = users.iter().map(|user| self.user_id(*user)).collect();
+        let max_size = MAX_WEIGHT / (self.cap * statement.count).max(1) as u64;
+        let size = max_size.clamp(1, RECORDS_PER_STATEMENT as u64) as usize;
+        let update = |ids: &[&str]| {
+            let weight = statement.weight * ids.len() as u64;
+            (statement.update_statement(id_condition(ids), cstr!("multi")), weight)
         };
         let (store, name) = (self.store, &self.collection);
-        let Some(outcome) = store.update_together(name, &users, size, add).await? else {
-            return Ok(group);
+        let Some(outcome) = store.update_dense(name, &ids, size, update).await? else {
+            return Ok(users);
         };
-        if outcome.refused.is_empty() && outcome.n == group.len() as u64 {
+        if outcome.rejected.is_empty() && outcome.n == users.len() as u64 {
             return Ok(Vec::new());
         }
         // Some stacks are missing, full or unreadable, or a reply was lost.
-        let mut stored = HashSet::new();
-        for part in users.chunks(size) {
-            let entries = rawdoc! {"$all": list.entries.clone()};
-            let complete = document(&rawdoc! {"_id": among(part), "events": entries});
-            let complete = complete.expect("valid BSON");
-            stored.extend(store.find(name, complete).ids().await?);
+        let mut complete = HashSet::new();
+        for chunk in ids.chunks(size) {
+            let entries = rawdoc! {"$all": statement.entries.clone()};
+            let filter = decode(&rawdoc! {"_id": id_condition(chunk), "events": entries});
+            complete.extend(store.find(name, filter.expect("valid BSON")).ids().await?);
         }
-        group.retain(|item| !stored.contains(&Bson::from(self.user(*item))));
-        Ok(group)
+        users.retain(|user| !complete.contains(&Bson::from(self.user_id(*user))));
+        Ok(users)
     }
 
     /// Adds to these users' stacks and creates missing ones. Returns the users whose statements
     /// failed on an existing stack, and the number of created stacks.
-    async fn add<'s>(
+    async fn upsert<'s>(
         &self,
-        people: Vec<usize>,
+        users: Vec<usize>,
         statement: impl Fn(usize) -> &'s Statement + Send + Sync,
     ) -> Result<(Vec<usize>, usize)> {
-        let add = |item: usize| statement(item).add(self.user(item));
-        let outcome = self.store.bulk(CommandKind::Update, &self.collection, people, add);
-        let outcome = outcome.await?;
+        let upsert = |user: usize| statement(user).upsert(self.user_id(user));
+        let (store, name) = (self.store, &self.collection);
+        let outcome = store.send_all(CommandKind::Update, name, users, upsert).await?;
         let created = outcome.created;
-        Ok((self.refused(outcome)?, created))
+        Ok((self.rejected_users(outcome)?, created))
     }
 
-    /// Returns the items whose statements failed on an existing stack. A document that cannot take
+    /// Returns the users whose statements failed on an existing stack. A document that cannot take
     /// entries affects only its owner: it is recorded, and reported as full.
-    fn refused(&self, mut outcome: BulkOutcome) -> Result<Vec<usize>> {
-        outcome.refused.retain(|refused| {
-            let defect = defect(&refused.failure);
-            self.bad().extend(defect.map(|defect| (refused.item, defect)));
+    fn rejected_users(&self, mut outcome: BulkOutcome) -> Result<Vec<usize>> {
+        outcome.rejected.retain(|rejected| {
+            let defect = defect(&rejected.failure);
+            self.defects().extend(defect.map(|defect| (rejected.item, defect)));
             defect.is_none()
         });
-        let refused = outcome.duplicates()?.into_iter();
-        Ok(refused.map(|refused| refused.item).collect())
+        Ok(outcome.duplicates()?.into_iter().map(|rejected| rejected.item).collect())
     }
 
-    fn bad(&self) -> MutexGuard<'_, BTreeMap<usize, Defect>> {
-        self.bad.lock().unwrap_or_else(PoisonError::into_inner)
+    fn defects(&self) -> MutexGuard<'_, BTreeMap<usize, Defect>> {
+        self.defects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads each of these stacks and adds its missing entries while there is room, until none is
     /// left to add. Concurrent pushes cause more rounds. It ends, because a stack only grows up to
     /// the cap.
-    async fn one_by_one(&self, mut people: Vec<usize>) -> Result<Pushed> {
+    async fn push_one_by_one(&self, mut users: Vec<usize>) -> Result<Pushed> {
         let mut capped = Vec::new();
-        while !people.is_empty() {
+        while !users.is_empty() {
             let mut additions = BTreeMap::new();
-            let plan = |item: usize| self.plan(item);
-            at_once(READS, people, plan, |(item, plan)| {
+            let plan = |user: usize| self.plan(user);
+            run_concurrently(MAX_READS_IN_FLIGHT, users, plan, |(user, plan)| {
                 if !plan.add.is_empty() {
-                    additions.insert(item, Statement::at(plan.length, &plan.add));
+                    additions.insert(user, Statement::append_at(plan.length, &plan.add));
                 } else if !plan.capped.is_empty() {
-                    capped.push((item, plan.capped));
+                    capped.push((user, plan.capped));
                 }
             })
             .await?;
-            people = additions.keys().copied().collect();
+            users = additions.keys().copied().collect();
             // A duplicate means that the stack grew since it was read. The next round sees that.
-            self.add(people.clone(), |item| &additions[&item]).await?;
-            let bad = self.bad();
-            people.retain(|item| !bad.contains_key(item));
+            self.upsert(users.clone(), |user| &additions[&user]).await?;
+            let defects = self.defects();
+            users.retain(|user| !defects.contains_key(user));
         }
-        let bad: Vec<(usize, Defect)> = self.bad().iter().map(|bad| (*bad.0, *bad.1)).collect();
-        let all = |item: usize| (0..self.events(item).len()).collect();
-        capped.extend(bad.iter().map(|(item, _)| (*item, all(*item))));
+        let bad: Vec<(usize, Defect)> =
+            self.defects().iter().map(|(user, defect)| (*user, *defect)).collect();
+        capped.extend(bad.iter().map(|(user, _)| (*user, (0..self.events(*user).len()).collect())));
         capped.sort_unstable();
         Ok(Pushed { capped, bad })
     }
 
     /// Reads a user's stack, which has a text `_id`, and plans what to add.
-    async fn plan(&self, item: usize) -> Result<(usize, Plan)> {
-        let own = doc! {"_id": self.user(item)};
-        let found = self.store.find(&self.collection, own).raw().await?;
-        let (mut entries, mut defect) = (Vec::new(), None);
-        if let Some(found) = found.first() {
-            let stack = StackDocument::read(found.as_bytes()).ok().flatten();
-            let stack = stack.map(|stack| stack.stack(StackId::of(self.day)));
-            (entries, defect) = stack
-                .map_or((entries, Some(Defect::Unreadable)), |stack| (stack.entries, stack.defect));
-        }
+    async fn plan(&self, user: usize) -> Result<(usize, Plan)> {
+        let by_id = doc! {"_id": self.user_id(user)};
+        let found = self.store.find(&self.collection, by_id).raw().await?;
+        let (entries, defect) = match found.first().map(|raw| StackDocument::read(raw.as_bytes())) {
+            None => (Vec::new(), None),
+            Some(Ok(Some(document))) => {
+                let stack = document.stack(StackId::of(self.day));
+                (stack.entries, stack.defect)
+            }
+            Some(_) => (Vec::new(), Some(Defect::Unreadable)),
+        };
         if let Some(defect @ (Defect::NoList | Defect::Unreadable)) = defect {
-            self.bad().insert(item, defect);
-            return Ok((item, Plan::default()));
+            self.defects().insert(user, defect);
+            return Ok((user, Plan::default()));
         }
-        Ok((item, Plan::of(self.events(item), &entries, self.cap)))
+        Ok((user, Plan::new(self.events(user), &entries, self.cap)))
     }
 }
 
@@ -252,7 +251,7 @@ struct Statement {
     /// The filter on the stack, besides its `_id`.
     condition: RawDocumentBuf,
     /// Whether the list fits under the cap at all.
-    fits: bool,
+    can_fit: bool,
     /// The weight of the statement, see [`super::bulk`].
     weight: u64,
     update: RawDocumentBuf,
@@ -265,38 +264,37 @@ impl Statement {
     /// Adds a whole list if there is room for it. Applies to any user, and can be repeated.
     fn new(list: &[Event], cap: usize) -> Self {
         let count = list.len();
-        let is_short = count <= SHORT || list.iter().any(|event| event.i.is_none());
+        let is_short = count <= MAX_SHORT_LIST || list.iter().any(|event| event.i.is_none());
         let mut condition = rawdoc! {};
-        exists(&mut condition, cap.saturating_sub(count), false);
-        if !is_short {
-            let ids: BTreeSet<Id> = list.iter().filter_map(|event| event.i).collect();
-            let ids = RawArrayBuf::from_iter(ids.into_iter().map(object_id));
+        require_entry(&mut condition, cap.saturating_sub(count), false);
+        // The weight is the number of entries that the server moves or compares if the stack has
+        // reached the cap.
+        let (operator, weight) = if is_short {
+            (cstr!("$addToSet"), cap * count)
+        } else {
+            let fanouts: BTreeSet<Id> = list.iter().filter_map(|event| event.i).collect();
+            let ids = RawArrayBuf::from_iter(fanouts.into_iter().map(object_id));
             condition.append(cstr!("events.i"), rawdoc! {"$nin": ids});
-        }
-        // The entries that the server moves or compares if the stack has reached the cap.
-        let (operator, weight) = match is_short {
-            true => (cstr!("$addToSet"), cap * count),
-            false => (cstr!("$push"), cap + count),
+            (cstr!("$push"), cap + count)
         };
-        let fits = count <= cap;
-        Self { fits, ..Self::of(condition, operator, list, weight) }
+        Self { can_fit: count <= cap, ..Self::encode(condition, operator, list, weight) }
     }
 
     /// Appends to a stack of exactly this length. A missing stack has length 0.
-    fn at(length: usize, list: &[Event]) -> Self {
+    fn append_at(length: usize, list: &[Event]) -> Self {
         let mut condition = rawdoc! {};
-        exists(&mut condition, length, false);
+        require_entry(&mut condition, length, false);
         if length > 0 {
-            exists(&mut condition, length - 1, true);
+            require_entry(&mut condition, length - 1, true);
         }
-        Self::of(condition, cstr!("$push"), list, length + list.len())
+        Self::encode(condition, cstr!("$push"), list, length + list.len())
     }
 
-    fn of(condition: RawDocumentBuf, operator: &CStr, list: &[Event], weight: usize) -> Self {
+    fn encode(condition: RawDocumentBuf, operator: &CStr, list: &[Event], weight: usize) -> Self {
         let entries = RawArrayBuf::from_iter(list.iter().map(event_document));
         let mut update = rawdoc! {};
         update.append(operator, rawdoc! {"events": {"$each": entries.clone()}});
-        Self { condition, fits: true, weight: weight as u64, update, entries, count: list.len() }
+        Self { condition, can_fit: true, weight: weight as u64, update, entries, count: list.len() }
     }
 
     /// Returns the document that creates a user's stack, and its weight.
@@ -307,25 +305,25 @@ impl Statement {
     }
 
     /// Returns the statement that adds the list to a user's stack, and its weight.
-    fn add(&self, user: &str) -> (RawDocumentBuf, u64) {
-        (self.statement(user, cstr!("upsert")), self.weight)
+    fn upsert(&self, user: &str) -> (RawDocumentBuf, u64) {
+        (self.update_statement(user, cstr!("upsert")), self.weight)
     }
 
     /// Returns an update statement for the stacks that match this `_id`, with an option.
-    fn statement(&self, id: impl Into<RawBson>, option: &CStr) -> RawDocumentBuf {
+    fn update_statement(&self, id: impl Into<RawBson>, option: &CStr) -> RawDocumentBuf {
         let mut q = rawdoc! {"_id": id};
         for (field, value) in self.condition.iter().flatten() {
             q.append(field, value);
         }
-        let mut update = rawdoc! {"q": q};
-        update.append(option, true);
-        update.append(cstr!("u"), &self.update);
-        update
+        let mut statement = rawdoc! {"q": q};
+        statement.append(option, true);
+        statement.append(cstr!("u"), &self.update);
+        statement
     }
 }
 
 /// Requires that a stack has an entry at this position, or has none.
-fn exists(condition: &mut RawDocumentBuf, position: usize, exists: bool) {
+fn require_entry(condition: &mut RawDocumentBuf, position: usize, exists: bool) {
     let field = CString::try_from(format!("events.{position}"));
     condition.append(field.expect("no NUL"), rawdoc! {"$exists": exists});
 }
@@ -342,17 +340,15 @@ struct Plan {
 }
 
 impl Plan {
-    fn of(list: &[Event], entries: &[Entry], cap: usize) -> Self {
+    fn new(list: &[Event], entries: &[Entry], cap: usize) -> Self {
         let events = entries.iter().filter_map(|entry| match entry {
             Entry::Event(event) => Some(event),
             _ => None,
         });
         let stored: HashSet<&Event> = events.collect();
-        let all = list.iter().enumerate();
-        let mut missing = all.filter(|(_, event)| !stored.contains(event));
+        let mut missing = list.iter().enumerate().filter(|(_, event)| !stored.contains(event));
         let length = entries.len();
-        let room = cap.saturating_sub(length);
-        let fitting = missing.by_ref().take(room);
+        let fitting = missing.by_ref().take(cap.saturating_sub(length));
         let add = fitting.map(|(_, event)| event.clone()).collect();
         let capped = missing.map(|(index, _)| index).collect();
         Self { length, add, capped }
@@ -376,10 +372,10 @@ mod tests {
     fn missing_entries_are_appended_in_list_order_up_to_the_cap() {
         let list = ["a", "b", "c", "d"].map(event);
         let existing = [Entry::Other, Entry::Event(event("b"))];
-        let plan = Plan::of(&list, &existing, 4);
+        let plan = Plan::new(&list, &existing, 4);
         assert_eq!(plan.add, [event("a"), event("c")]);
         assert_eq!(plan.capped, [3]);
-        let full = Plan::of(&list, &existing, 2);
+        let full = Plan::new(&list, &existing, 2);
         assert_eq!((full.add.len(), full.capped), (0, vec![0, 2, 3]));
     }
 
@@ -394,7 +390,7 @@ mod tests {
         let room = |n| format!(r#"{{ "events.{n}": {{ "$exists": false }} }}"#);
         assert_eq!(condition(&Statement::new(&list, 1_000)), room(997));
         assert_eq!(condition(&Statement::new(&list, 3)), room(0));
-        assert!(Statement::new(&list, 3).fits && !Statement::new(&list, 2).fits);
+        assert!(Statement::new(&list, 3).can_fit && !Statement::new(&list, 2).can_fit);
     }
 
     #[test]
@@ -407,15 +403,15 @@ mod tests {
         );
         assert_eq!(condition(&long), expected);
         assert_eq!(long.weight, 1_005);
-        assert_eq!(Statement::new(&list[..SHORT], 1_000).weight, 4_000);
+        assert_eq!(Statement::new(&list[..MAX_SHORT_LIST], 1_000).weight, 4_000);
     }
 
     #[test]
     fn missing_entries_are_appended_if_the_stack_length_is_unchanged() {
         let list = ["a"].map(event);
         let none = r#"{ "events.0": { "$exists": false } }"#;
-        assert_eq!(condition(&Statement::at(0, &list)), none);
+        assert_eq!(condition(&Statement::append_at(0, &list)), none);
         let some = r#"{ "events.7": { "$exists": false }, "events.6": { "$exists": true } }"#;
-        assert_eq!(condition(&Statement::at(7, &list)), some);
+        assert_eq!(condition(&Statement::append_at(7, &list)), some);
     }
 }

@@ -5,7 +5,8 @@
 //! new primary may return old data. So every read carries the highest cluster time seen, and a
 //! server that lags behind it waits or fails. See decision 11.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
 
 use bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
 use futures::stream::{self, BoxStream};
@@ -15,20 +16,19 @@ use mongodb::raw_batch_cursor::{RawBatch, SessionRawBatchCursor};
 use mongodb::{ClientSession, Collection};
 
 use super::bulk::Update;
-use super::patience::LastFailure;
+use super::patience::AttemptFailure;
 use super::{CATCH_UPS, Mongo};
 use crate::store::record::{Record, read_bson, shown_id};
 use crate::store::{Error, Result};
 
 /// How often a cursor may be reopened without returning anything new.
-const REOPENED: u32 = 5;
+const MAX_REOPENED: u32 = 5;
 
-/// A piece ends with the document that reaches this size. Decoded, documents take about as much
-/// memory as on the wire.
-const PIECE: usize = 1 << 20;
+/// A chunk ends with the document that reaches this size in bytes. Decoded, documents take about as
+/// much memory as on the wire.
+const CHUNK_BYTES: usize = 1 << 20;
 
-/// `_id`s per batch.
-const IDS: u32 = 10_000;
+const IDS_PER_BATCH: u32 = 10_000;
 
 impl Mongo {
     /// Makes later reads reflect every write that was acknowledged to any client before this call.
@@ -45,18 +45,16 @@ impl Mongo {
     /// write. A server reports the time of the write; a router only reports the server's latest
     /// time.
     pub(super) fn note_write(&self, reply: &Document) {
-        let written = reply.get_document("opTime");
-        let written = written.and_then(|written| written.get_timestamp("ts"));
-        if let Ok(time) = written.or_else(|_| reply.get_timestamp("operationTime")) {
-            self.raise_floor(time);
+        let write_time = reply.get_document("opTime").and_then(|time| time.get_timestamp("ts"));
+        if let Ok(time) = write_time.or_else(|_| reply.get_timestamp("operationTime")) {
+            self.raise_min_cluster_time(time);
         }
     }
 
     /// Starts a session for a read that reflects all data seen so far.
-    pub(super) async fn session(&self) -> std::result::Result<ClientSession, LastFailure> {
-        let session = self.0.client.start_session().causal_consistency(true);
-        let mut session = session.await?;
-        if let Some(time) = self.floor() {
+    pub(super) async fn session(&self) -> std::result::Result<ClientSession, AttemptFailure> {
+        let mut session = self.0.client.start_session().causal_consistency(true).await?;
+        if let Some(time) = self.min_cluster_time() {
             session.advance_operation_time(time);
         }
         Ok(session)
@@ -64,7 +62,7 @@ impl Mongo {
 
     fn note_read(&self, session: &ClientSession) {
         if let Some(time) = session.operation_time() {
-            self.raise_floor(time);
+            self.raise_min_cluster_time(time);
         }
     }
 
@@ -99,18 +97,20 @@ impl Mongo {
     ) -> Result<Vec<RawDocumentBuf>> {
         let doing = format!("reading {}", collection.unwrap_or("stacks"));
         let collection = collection.map(|name| self.collection(name));
-        self.patiently(&doing, || async {
+        self.retry(&doing, || async {
             let mut session = self.session().await?;
             let aggregate = match &collection {
                 Some(collection) => collection.aggregate(pipeline.clone()),
                 None => self.0.db.aggregate(pipeline.clone()),
             };
-            let aggregate = aggregate.max_time(self.time_limit());
-            let aggregate = aggregate.with_type::<RawDocumentBuf>();
-            let mut found = aggregate.session(&mut session).await?;
-            let all = found.stream(&mut session).try_collect().await?;
+            let mut cursor = aggregate
+                .max_time(self.time_limit())
+                .with_type::<RawDocumentBuf>()
+                .session(&mut session)
+                .await?;
+            let documents = cursor.stream(&mut session).try_collect().await?;
             self.note_read(&session);
-            Ok(all)
+            Ok(documents)
         })
         .await
     }
@@ -120,13 +120,13 @@ impl Mongo {
         &self,
         collection: &str,
         filter: Document,
-        most: Option<u64>,
+        limit: Option<u64>,
     ) -> Result<u64> {
         let mut pipeline = vec![doc! {"$match": filter}];
-        pipeline.extend(most.map(|most| doc! {"$limit": most as i64}));
+        pipeline.extend(limit.map(|limit| doc! {"$limit": limit as i64}));
         pipeline.push(doc! {"$group": {"_id": Bson::Null, "n": {"$sum": 1_i64}}});
-        let counted = self.aggregate(Some(collection), pipeline).await?;
-        let count = counted.first().and_then(|counted| counted.get_i64("n").ok());
+        let groups = self.aggregate(Some(collection), pipeline).await?;
+        let count = groups.first().and_then(|group| group.get_i64("n").ok());
         Ok(count.unwrap_or_default() as u64)
     }
 
@@ -139,26 +139,27 @@ impl Mongo {
     ) -> Result<Vec<bool>> {
         let (ids, revisions): (Vec<&Bson>, Vec<&Bson>) = records.iter().copied().unzip();
         let filter = doc! {"_id": {"$in": ids}, field: {"$in": revisions}};
-        let stored = self.find(collection, filter).fields(doc! {field: 1});
-        let stored = stored.raw().await?;
-        let stored = stored.iter().filter_map(|raw| document(raw));
-        let keys = stored.filter_map(|mut one| Some((one.remove("_id")?, one.remove(field)?)));
-        let keys: HashSet<(Bson, Bson)> = keys.collect();
-        let key = |(id, revision): (&Bson, &Bson)| (id.clone(), revision.clone());
-        let is_stored = |record| keys.contains(&key(record));
+        let found = self.find(collection, filter).fields(doc! {field: 1}).raw().await?;
+        let stored: HashSet<(Bson, Bson)> = found
+            .iter()
+            .filter_map(|raw| decode(raw))
+            .filter_map(|mut record| Some((record.remove("_id")?, record.remove(field)?)))
+            .collect();
+        let is_stored =
+            |(id, revision): (&Bson, &Bson)| stored.contains(&(id.clone(), revision.clone()));
         Ok(records.into_iter().map(is_stored).collect())
     }
 
     /// Lists the collections that match a filter, as the primary knows them.
     pub(super) async fn find_collections(&self, filter: Document) -> Result<Vec<Document>> {
         let mut list = doc! {"listCollections": 1, "filter": filter};
-        if let Some(time) = self.floor() {
+        if let Some(time) = self.min_cluster_time() {
             let concern = doc! {"level": "local", "afterClusterTime": Bson::Timestamp(time)};
             list.insert("readConcern", concern);
         }
-        self.patiently("listing collections", || async {
-            let listed = self.0.db.run_cursor_command(list.clone()).await?;
-            Ok(listed.try_collect().await?)
+        self.retry("listing collections", || async {
+            let cursor = self.0.db.run_cursor_command(list.clone()).await?;
+            Ok(cursor.try_collect().await?)
         })
         .await
     }
@@ -179,8 +180,8 @@ impl Find<'_> {
         self
     }
 
-    pub(super) fn limit(mut self, most: usize) -> Self {
-        self.options.limit = Some(i64::try_from(most).unwrap_or(i64::MAX));
+    pub(super) fn limit(mut self, limit: usize) -> Self {
+        self.options.limit = Some(i64::try_from(limit).unwrap_or(i64::MAX));
         self
     }
 
@@ -202,16 +203,15 @@ impl Find<'_> {
         options.max_time = Some(store.time_limit());
         let doing = format!("reading {}", self.collection.name());
         store
-            .patiently(&doing, || async {
+            .retry(&doing, || async {
                 let mut session = store.session().await?;
-                let find = self.collection.find(self.filter.clone());
-                let find = find.with_options(options.clone());
-                let mut found = find.session(&mut session).await?;
-                let all = found.stream(&mut session).try_collect().await?;
+                let find = self.collection.find(self.filter.clone()).with_options(options.clone());
+                let mut cursor = find.session(&mut session).await?;
+                let documents = cursor.stream(&mut session).try_collect().await?;
                 if options.read_concern.is_none() {
                     store.note_read(&session);
                 }
-                Ok(all)
+                Ok(documents)
             })
             .await
     }
@@ -219,27 +219,26 @@ impl Find<'_> {
     /// Returns the records. Skips documents that are not valid BSON; a valid document that is not a
     /// valid record is an error.
     pub(super) async fn records<R: Record>(self) -> Result<Vec<R::Value>> {
-        records::<R>(&self.raw().await?)
+        read_records::<R>(&self.raw().await?)
     }
 
     /// Returns the readable `_id`s.
     pub(super) async fn ids(self) -> Result<Vec<Bson>> {
-        let found = self.raw_ids().await?;
-        Ok(found.iter().filter_map(|raw| id_of(raw)).collect())
+        Ok(self.raw_ids().await?.iter().filter_map(|raw| id_of(raw)).collect())
     }
 
-    /// Returns at most `limit` values that `read` finds in `_id`s, and skips the others. Fewer than
-    /// `limit` are the last ones.
-    pub(super) async fn readable<T>(
+    /// Returns up to `limit` values that `read` returns for documents with only their `_id`. Skips
+    /// unreadable ones. If it returns fewer than `limit`, there are no more.
+    pub(super) async fn readable_ids<T>(
         self,
         limit: usize,
         read: impl Fn(&RawDocument) -> Option<T>,
     ) -> Result<Vec<T>> {
-        let mut most = limit;
+        let mut read_limit = limit;
         loop {
-            let found = self.clone().limit(most).raw_ids().await?;
+            let found = self.clone().limit(read_limit).raw_ids().await?;
             let mut values: Vec<T> = found.iter().filter_map(|raw| read(raw)).collect();
-            if values.len() >= limit || found.len() < most {
+            if values.len() >= limit || found.len() < read_limit {
                 if let Some(skipped) = found.iter().find(|raw| read(raw).is_none()) {
                     let (id, collection) = (shown_id(skipped), self.collection.name());
                     tracing::warn!(id, collection, "documents with an unreadable id are skipped");
@@ -247,14 +246,14 @@ impl Find<'_> {
                 values.truncate(limit);
                 return Ok(values);
             }
-            most = most.saturating_mul(2);
+            read_limit = read_limit.saturating_mul(2);
         }
     }
 
     /// Returns the documents with no other field than their `_id`.
     async fn raw_ids(self) -> Result<Vec<RawDocumentBuf>> {
         let mut find = self.fields(doc! {"_id": 1});
-        find.options.batch_size = Some(IDS);
+        find.options.batch_size = Some(IDS_PER_BATCH);
         find.raw().await
     }
 }
@@ -266,7 +265,7 @@ pub(super) fn id_of(raw: &RawDocument) -> Option<Bson> {
 
 impl Mongo {
     /// Reads the matching documents one after another, in the order of their `_id`s, and streams
-    /// the results in pieces. A lost cursor is reopened after the last document. A condition on
+    /// the results in chunks. A lost cursor is reopened after the last document. A condition on
     /// `_id` must be a range of one type.
     pub(super) fn documents<T: Send + 'static>(
         &self,
@@ -275,7 +274,7 @@ impl Mongo {
         batch_size: u32,
         read: impl Fn(&RawDocument) -> T + Send + Sync + 'static,
     ) -> BoxStream<'static, Result<Vec<T>>> {
-        let cursor = Resuming {
+        let cursor = ResumingCursor {
             store: self.clone(),
             collection,
             batch_size,
@@ -285,15 +284,15 @@ impl Mongo {
             batch: None,
             reopened: 0,
         };
-        let next = |(mut cursor, read): (Resuming, _)| async move {
-            let piece = cursor.next(&read).await?;
-            Ok(piece.map(|piece| (piece, (cursor, read))))
+        let next = |(mut cursor, read): (ResumingCursor, _)| async move {
+            let chunk = cursor.next_chunk(&read).await?;
+            Ok(chunk.map(|chunk| (chunk, (cursor, read))))
         };
         stream::try_unfold((cursor, read), next).boxed()
     }
 }
 
-struct Resuming {
+struct ResumingCursor {
     store: Mongo,
     collection: String,
     batch_size: u32,
@@ -307,13 +306,13 @@ struct Resuming {
     reopened: u32,
 }
 
-impl Resuming {
-    async fn next<T>(&mut self, read: &impl Fn(&RawDocument) -> T) -> Result<Option<Vec<T>>> {
+impl ResumingCursor {
+    async fn next_chunk<T>(&mut self, read: &impl Fn(&RawDocument) -> T) -> Result<Option<Vec<T>>> {
         let limit = self.store.0.options.attempt;
         loop {
-            let piece = self.piece(read)?;
-            if !piece.is_empty() {
-                return Ok(Some(piece));
+            let chunk = self.read_batch(read)?;
+            if !chunk.is_empty() {
+                return Ok(Some(chunk));
             }
             let mut cursor = match self.cursor.take() {
                 Some(cursor) => cursor,
@@ -325,38 +324,38 @@ impl Resuming {
                     (self.cursor, self.batch) = (Some(cursor), Some((batch, 0)));
                     continue;
                 }
-                Ok(Err(error)) => LastFailure::from(error),
-                Err(_) => LastFailure::silent(limit),
+                Ok(Err(error)) => AttemptFailure::from(error),
+                Err(_) => AttemptFailure::timeout(limit),
             };
             self.reopened += 1;
-            if !failure.passing || self.reopened > REOPENED {
+            if !failure.is_transient || self.reopened > MAX_REOPENED {
                 return Err(Error::database(self.doing(), failure));
             }
         }
     }
 
     /// Reads the next documents of the batch. Returns none at its end.
-    fn piece<T>(&mut self, read: &impl Fn(&RawDocument) -> T) -> Result<Vec<T>> {
+    fn read_batch<T>(&mut self, read: &impl Fn(&RawDocument) -> T) -> Result<Vec<T>> {
         let corrupt = || Error::corrupt(format!("a batch of {}", self.collection), "no BSON");
         let Some((batch, count)) = &mut self.batch else {
             return Ok(Vec::new());
         };
         let documents = batch.doc_slices().map_err(|_| corrupt())?.into_iter();
-        let (mut piece, mut last, mut size) = (Vec::new(), None, 0);
-        for document in documents.skip(*count) {
-            let document = document.ok().and_then(|document| document.as_document());
+        let (mut chunk, mut last, mut size) = (Vec::new(), None, 0);
+        for element in documents.skip(*count) {
+            let document = element.ok().and_then(|element| element.as_document());
             let document = document.ok_or_else(corrupt)?;
-            piece.push(read(document));
+            chunk.push(read(document));
             (last, size) = (Some(document), size + document.as_bytes().len());
-            if size >= PIECE {
+            if size >= CHUNK_BYTES {
                 break;
             }
         }
         if let Some(last) = last {
             (self.last, self.reopened) = (Some(last.to_owned()), 0);
         }
-        *count += piece.len();
-        Ok(piece)
+        *count += chunk.len();
+        Ok(chunk)
     }
 
     fn doing(&self) -> String {
@@ -367,8 +366,8 @@ impl Resuming {
         let documents = self.store.collection(&self.collection);
         let mut rest = self.filter.clone();
         if let Some(last) = &self.last {
-            let id = id_of(last);
-            let id = id.ok_or_else(|| Error::corrupt(self.doing(), "an _id cannot be compared"))?;
+            let id = id_of(last)
+                .ok_or_else(|| Error::corrupt(self.doing(), "an _id cannot be compared"))?;
             match rest.get_document_mut("_id") {
                 Ok(range) => range.insert("$gt", id),
                 // `$gt` alone compares values of one type only. In `$expr`, it compares all, but
@@ -377,7 +376,7 @@ impl Resuming {
             };
         }
         self.store
-            .patiently(&self.doing(), || async {
+            .retry(&self.doing(), || async {
                 let mut session = self.store.session().await?;
                 let find = documents
                     .find(rest.clone())
@@ -397,33 +396,42 @@ impl Resuming {
 
 /// Decodes a document. One that cannot be decoded, such as one with text that is not UTF-8, is
 /// skipped so that the others can still be read.
-pub(super) fn document(raw: &RawDocument) -> Option<Document> {
-    let document = Document::try_from(raw);
-    let reported = document.inspect_err(|error| {
-        tracing::warn!(%error, "a document cannot be read, and is skipped");
-    });
-    reported.ok()
+pub(super) fn decode(raw: &RawDocument) -> Option<Document> {
+    Document::try_from(raw)
+        .inspect_err(|error| tracing::warn!(%error, "a document cannot be read, and is skipped"))
+        .ok()
 }
 
 /// Decodes records, see [`Find::records`].
-pub(super) fn records<R: Record>(found: &[RawDocumentBuf]) -> Result<Vec<R::Value>> {
+pub(super) fn read_records<R: Record>(documents: &[RawDocumentBuf]) -> Result<Vec<R::Value>> {
     let read = |raw: &RawDocumentBuf| match read_bson::<R>(raw) {
-        Err(error) => document(raw).map(|_| Err(error)),
-        read => Some(read),
+        Err(error) => decode(raw).map(|_| Err(error)),
+        record => Some(record),
     };
-    found.iter().filter_map(read).collect()
+    documents.iter().filter_map(read).collect()
 }
 
-/// Calls `ask` for each item, at most `limit` at a time, and passes on the results as they arrive.
-pub(super) async fn at_once<T, F: Future<Output = Result<T>>>(
+/// Returns the value with each key, in the order of the keys.
+pub(super) fn in_order_of<K: Eq + Hash + Clone, V: Clone>(
+    keys: &[K],
+    values: impl IntoIterator<Item = V>,
+    key_of: impl Fn(&V) -> &K,
+) -> Vec<Option<V>> {
+    let by_key: HashMap<K, V> =
+        values.into_iter().map(|value| (key_of(&value).clone(), value)).collect();
+    keys.iter().map(|key| by_key.get(key).cloned()).collect()
+}
+
+/// Calls `start` for each index, at most `limit` at a time, and `collect` for each result.
+pub(super) async fn run_concurrently<T, F: Future<Output = Result<T>>>(
     limit: usize,
-    items: impl IntoIterator<Item = usize>,
-    ask: impl Fn(usize) -> F,
-    mut answer: impl FnMut(T),
+    indices: impl IntoIterator<Item = usize>,
+    start: impl Fn(usize) -> F,
+    mut collect: impl FnMut(T),
 ) -> Result<()> {
-    let mut answers = stream::iter(items).map(ask).buffer_unordered(limit);
-    while let Some(part) = answers.next().await {
-        answer(part?);
+    let mut results = stream::iter(indices).map(start).buffer_unordered(limit);
+    while let Some(result) = results.next().await {
+        collect(result?);
     }
     Ok(())
 }

@@ -14,10 +14,10 @@ use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 
 use super::bulk::{BulkOutcome, CommandKind};
-use super::grouped_updates::{TOGETHER, among};
+use super::grouped_updates::{RECORDS_PER_STATEMENT, id_condition};
 use super::patience::{NAMESPACE_EXISTS, is_too_slow};
 use super::push::Push;
-use super::reads::at_once;
+use super::reads::run_concurrently;
 use super::{Mongo, oid};
 use crate::domain::{
     BadStack, ChangeNotice, Day, DaySet, Id, IdForm, Stack, StackId, UserId, UserStacks,
@@ -25,21 +25,18 @@ use crate::domain::{
 use crate::store::entry::{NewEntry, StackDocument, new_entries, object_id};
 use crate::store::{Days, NewMarker, Pushed, Pushes, Result, Stacks};
 
-/// The number of users from which one command for each day costs less than one for each user, and
-/// one update for many users less than one for each.
-const MANY: usize = 16;
-/// The number of single users that are looked up at the same time.
-const AT_ONCE: usize = 8;
-/// The number of days on which many users are looked up at the same time.
-const DAYS_AT_ONCE: usize = 4;
-/// Users per command.
-const IDS: usize = 1_000;
-/// Documents per batch. The server also ends a batch at 16 MB.
-const BATCH: u32 = 500;
-/// The average number of entries per user above which a chunk ends early.
-const ENTRIES_EACH: usize = 50;
-/// The number of days whose stacks are marked at the same time.
-const MARKED_AT_ONCE: usize = 2;
+/// The number of users from which a command for all of them costs less than one for each.
+const MIN_GROUP: usize = 16;
+/// Reads a range only if at most this many stacks lie in it per requested user.
+const MAX_READ_PER_REQUESTED: usize = 3;
+const MAX_USER_READS_IN_FLIGHT: usize = 8;
+const MAX_DAY_READS_IN_FLIGHT: usize = 4;
+const MAX_DAY_WRITES_IN_FLIGHT: usize = 2;
+const USERS_PER_COMMAND: usize = 1_000;
+/// The server also ends a batch at 16 MB.
+const DOCUMENTS_PER_BATCH: u32 = 500;
+/// A chunk of a scan ends early if its users have more entries than this on average.
+const MAX_MEAN_ENTRIES: usize = 50;
 
 #[async_trait]
 impl Stacks for Mongo {
@@ -52,8 +49,8 @@ impl Stacks for Mongo {
             return Ok(Pushed::default());
         }
         let pushed = Push::new(self, day, cap, pushes).await?.run().await?;
-        let people = pushes.people.iter().map(|(user, _)| user.as_str());
-        self.notify(ChangeNotice::people(people)).await;
+        let users = pushes.people.iter().map(|(user, _)| user.as_str());
+        self.notify(ChangeNotice::people(users)).await;
         Ok(pushed)
     }
 
@@ -63,57 +60,52 @@ impl Stacks for Mongo {
         after: Option<UserId>,
         chunk: usize,
     ) -> BoxStream<'_, Result<Vec<UserStacks>>> {
-        let start = move || {
-            let forms = [IdForm::ObjectId, IdForm::Text];
-            let stacks = window.days().flat_map(move |day| forms.map(|form| StackId { day, form }));
-            stacks.filter_map(|id| self.source(id, after.as_ref())).collect()
-        };
         // Nothing is read before the stream is polled.
-        let sources = stream::once(async move { Result::Ok(start()) });
-        sources
-            .map_ok(move |sources: Vec<Source>| {
+        stream::once(async move { self.start_sources(&window, after.as_ref()) })
+            .flat_map(move |sources| {
                 stream::try_unfold(sources, move |mut sources| async move {
-                    let people = take(&mut sources, chunk.max(1)).await?;
-                    Ok((!people.is_empty()).then_some((people, sources)))
+                    let users = next_chunk(&mut sources, chunk.max(1)).await?;
+                    Result::Ok((!users.is_empty()).then_some((users, sources)))
                 })
             })
-            .try_flatten()
             .boxed()
     }
 
     async fn windows(&self, window: DaySet, users: &[UserId]) -> Result<Vec<UserStacks>> {
         let mut days: Vec<Day> = window.days().collect();
-        let mut found = Vec::new();
-        if users.len() < MANY {
-            let read = |user: usize| self.look_up(&days, &users[user]);
-            at_once(AT_ONCE, 0..users.len(), read, |part| found.extend(part)).await?;
+        let mut stacks: Vec<(UserId, Stack)> = Vec::new();
+        if users.len() < MIN_GROUP {
+            let read = |index: usize| self.read_user(&days, &users[index]);
+            let collect = |found| stacks.extend(found);
+            run_concurrently(MAX_USER_READS_IN_FLIGHT, 0..users.len(), read, collect).await?;
         } else {
-            // A lookup on a day without a collection costs as much as any other.
+            // A read of a day without a collection costs as much as any other.
             let existing = self.days().await?;
             days.retain(|day| existing.contains(day));
-            let chunks = users.chunks(IDS);
-            let parts = chunks.flat_map(|chunk| days.iter().map(move |day| (*day, chunk)));
-            let parts: Vec<(Day, &[UserId])> = parts.collect();
-            let read = |n: usize| self.look_up_all(parts[n]);
-            let collect = |part| found.extend(part);
-            at_once(DAYS_AT_ONCE, 0..parts.len(), read, collect).await?;
+            let chunks = users.chunks(USERS_PER_COMMAND);
+            let requests: Vec<(Day, &[UserId])> =
+                chunks.flat_map(|chunk| days.iter().map(move |day| (*day, chunk))).collect();
+            let read = |index: usize| self.read_day(requests[index].0, requests[index].1);
+            let collect = |found| stacks.extend(found);
+            run_concurrently(MAX_DAY_READS_IN_FLIGHT, 0..requests.len(), read, collect).await?;
         }
-        Ok(by_person(users, found))
+        Ok(group_by_user(users, stacks))
     }
 
     async fn write_markers(&self, markers: &[NewMarker]) -> Result<Vec<BadStack>> {
         let mut entries: Vec<NewEntry<'_>> = markers.iter().flat_map(new_entries).collect();
         entries.sort_by_key(|entry| entry.stack);
         let days: Vec<_> = entries.chunk_by(|a, b| a.stack.day == b.stack.day).collect();
-        let mut bad = Vec::new();
-        let mark = |day: usize| self.mark_day(days[day]);
-        at_once(MARKED_AT_ONCE, 0..days.len(), mark, |part| bad.extend(part)).await?;
-        Ok(bad)
+        let mut defective = Vec::new();
+        let write = |index: usize| self.write_day_markers(days[index]);
+        let collect = |found| defective.extend(found);
+        run_concurrently(MAX_DAY_WRITES_IN_FLIGHT, 0..days.len(), write, collect).await?;
+        Ok(defective)
     }
 }
 
 /// Returns the statement that appends an entry.
-fn appending(entry: &NewEntry<'_>) -> RawDocumentBuf {
+fn append_statement(entry: &NewEntry<'_>) -> RawDocumentBuf {
     let id = match (entry.stack.form, entry.user.legacy()) {
         (IdForm::ObjectId, Some(id)) => RawBson::from(object_id(id)),
         _ => RawBson::from(entry.user.as_str()),
@@ -124,31 +116,31 @@ fn appending(entry: &NewEntry<'_>) -> RawDocumentBuf {
 
 impl Mongo {
     /// Appends markers to the stacks of one day. Returns the stacks that could not take one.
-    async fn mark_day(&self, entries: &[NewEntry<'_>]) -> Result<Vec<BadStack>> {
+    async fn write_day_markers(&self, entries: &[NewEntry<'_>]) -> Result<Vec<BadStack>> {
         let day = entries[0].stack.day;
         let name = day.collection();
-        let entries = self.mark_together(&name, entries).await?;
-        let statements = entries.iter().map(|entry| appending(entry));
+        let remaining = self.write_shared_markers(&name, entries).await?;
+        let statements = remaining.iter().map(|entry| append_statement(entry));
         let outcome = self.write(CommandKind::Update, &name, statements).await?;
-        let bad = outcome.defects()?.into_iter().map(|(item, reason)| {
-            let user = entries[item].user.clone();
+        let defective = outcome.defects()?.into_iter().map(|(index, reason)| {
+            let user = remaining[index].user.clone();
             BadStack { user, day, reason }
         });
-        Ok(bad.collect())
+        Ok(defective.collect())
     }
 
     /// Appends equal entries with one statement for many users, if few other stacks lie between
     /// theirs. Returns the other entries. As in [`super::push`], this costs the server less.
-    async fn mark_together<'e>(
+    async fn write_shared_markers<'e>(
         &self,
-        name: &str,
+        collection: &str,
         entries: &'e [NewEntry<'e>],
     ) -> Result<Vec<&'e NewEntry<'e>>> {
-        let (mut groups, mut left) = (HashMap::<&[u8], Vec<usize>>::new(), Vec::new());
+        let (mut groups, mut remaining) = (HashMap::<&[u8], Vec<usize>>::new(), Vec::new());
         for (index, entry) in entries.iter().enumerate() {
             match entry.stack.form {
                 IdForm::Text => groups.entry(entry.document.as_bytes()).or_default().push(index),
-                IdForm::ObjectId => left.push(index),
+                IdForm::ObjectId => remaining.push(index),
             }
         }
         // In the order of the request, so that a user's entries keep it.
@@ -156,25 +148,27 @@ impl Mongo {
         groups.sort_unstable();
         for mut group in groups {
             group.sort_by_key(|index| entries[*index].user);
-            let users = group.iter().map(|index| entries[*index].user.as_str());
-            let users: Vec<&str> = users.collect();
+            let users: Vec<&str> =
+                group.iter().map(|index| entries[*index].user.as_str()).collect();
             let document = &entries[group[0]].document;
-            let mark = |part: &[&str]| {
+            let statement = |users: &[&str]| {
                 let add = rawdoc! {"$addToSet": {"events": document.clone()}};
-                let update = rawdoc! {"q": {"_id": among(part)}, "u": add, "multi": true};
+                let update = rawdoc! {"q": {"_id": id_condition(users)}, "u": add, "multi": true};
                 (update, 1)
             };
-            let Some(outcome) = self.update_together(name, &users, TOGETHER, mark).await? else {
-                left.extend(group);
+            let size = RECORDS_PER_STATEMENT;
+            let Some(outcome) = self.update_dense(collection, &users, size, statement).await?
+            else {
+                remaining.extend(group);
                 continue;
             };
-            // Statements of single users show whose stack it is.
-            for (part, _) in outcome.defects()? {
-                left.extend(group.chunks(TOGETHER).nth(part).unwrap_or_default());
+            // A shared statement does not say whose stack is defective. Retry its users one by one.
+            for (index, _) in outcome.defects()? {
+                remaining.extend(group.chunks(size).nth(index).unwrap_or_default());
             }
         }
-        left.sort_unstable();
-        Ok(left.into_iter().map(|index| &entries[index]).collect())
+        remaining.sort_unstable();
+        Ok(remaining.into_iter().map(|index| &entries[index]).collect())
     }
 
     /// Creates a clustered day collection before the first write to it. An existing one keeps its
@@ -192,11 +186,9 @@ impl Mongo {
         self.known_days().insert(day, created.is_ok());
         Ok(())
     }
-}
 
-impl Mongo {
     /// Reads a user's stacks of these days with one command.
-    async fn look_up(&self, days: &[Day], user: &UserId) -> Result<Vec<(UserId, Stack)>> {
+    async fn read_user(&self, days: &[Day], user: &UserId) -> Result<Vec<(UserId, Stack)>> {
         let mut branches = branches(days, user);
         let Some((first, mut pipeline)) = branches.next() else {
             return Ok(Vec::new());
@@ -206,57 +198,53 @@ impl Mongo {
         }));
         let documents = self.aggregate(Some(&first), pipeline).await?;
         let day = |stack: &StackDocument<'_>| days.get(stack.number("day")? as usize).copied();
-        let read = |document: &RawDocumentBuf| stack_of(document, day);
-        Ok(documents.iter().filter_map(read).collect())
+        Ok(documents.iter().filter_map(|document| read_stack(document, day)).collect())
     }
 
     /// Reads the stacks of these users of one day.
-    async fn look_up_all(&self, (day, people): (Day, &[UserId])) -> Result<Vec<(UserId, Stack)>> {
-        let legacy = self.has_legacy(day, people).await?;
-        if !legacy && let Some(found) = self.read_range(day, people).await? {
-            return Ok(found);
+    async fn read_day(&self, day: Day, users: &[UserId]) -> Result<Vec<(UserId, Stack)>> {
+        let has_legacy = self.has_legacy(day, users).await?;
+        if !has_legacy && let Some(stacks) = self.read_range(day, users).await? {
+            return Ok(stacks);
         }
-        let ids = people.iter().flat_map(spellings);
-        let ids = ids.filter(|id| legacy || matches!(id, Bson::String(_)));
         // An id may start with `$`, which would make it a field path here.
-        let ids: Vec<Document> = ids.map(|id| doc! {"_id": {"$literal": id}}).collect();
-        let same = doc! {
+        let ids: Vec<Document> = users
+            .iter()
+            .flat_map(spellings)
+            .filter(|id| has_legacy || matches!(id, Bson::String(_)))
+            .map(|id| doc! {"_id": {"$literal": id}})
+            .collect();
+        let same_id = doc! {
             "from": day.collection(), "localField": "_id", "foreignField": "_id", "as": "stack",
         };
         let pipeline = vec![
             doc! {"$documents": ids},
-            doc! {"$lookup": same},
+            doc! {"$lookup": same_id},
             doc! {"$unwind": "$stack"},
             doc! {"$replaceRoot": {"newRoot": "$stack"}},
         ];
         let documents = self.aggregate(None, pipeline).await?;
-        let read = |document: &RawDocumentBuf| stack_of(document, |_| Some(day));
-        Ok(documents.iter().filter_map(read).collect())
+        Ok(documents.iter().filter_map(|document| read_stack(document, |_| Some(day))).collect())
     }
 
     /// Reads the stacks of these users as a range of the day, which costs the server less than
     /// looking them up. Returns `None` if they own less than a third of the stacks in the range. A
     /// sample from the middle shows that sooner.
-    async fn read_range(
-        &self,
-        day: Day,
-        people: &[UserId],
-    ) -> Result<Option<Vec<(UserId, Stack)>>> {
-        let mut sorted: Vec<&str> = people.iter().map(UserId::as_str).collect();
+    async fn read_range(&self, day: Day, users: &[UserId]) -> Result<Option<Vec<(UserId, Stack)>>> {
+        let mut sorted: Vec<&str> = users.iter().map(UserId::as_str).collect();
         sorted.sort_unstable();
         let name = day.collection();
-        if sorted.len() < MANY || !self.own_range(&name, middle(&sorted)).await? {
+        if sorted.len() < MIN_GROUP || !self.is_dense(&name, middle_sample(&sorted)).await? {
             return Ok(None);
         }
-        let most = OWN * people.len();
-        let found = self.find(&name, range(&sorted)).limit(most + 1).raw();
-        let found = found.await?;
-        if found.len() > most {
+        let max = MAX_READ_PER_REQUESTED * users.len();
+        let documents = self.find(&name, range(&sorted)).limit(max + 1).raw().await?;
+        if documents.len() > max {
             return Ok(None);
         }
-        let requested: HashSet<&UserId> = people.iter().collect();
-        let read = found.iter().filter_map(|one| stack_of(one, |_| Some(day)));
-        Ok(Some(read.filter(|(user, _)| requested.contains(user)).collect()))
+        let requested: HashSet<&UserId> = users.iter().collect();
+        let stacks = documents.iter().filter_map(|document| read_stack(document, |_| Some(day)));
+        Ok(Some(stacks.filter(|(user, _)| requested.contains(user)).collect()))
     }
 
     /// Updates the stacks of these sorted users with one statement for each `size` of them. Such a
@@ -265,24 +253,24 @@ impl Mongo {
     ///
     /// First samples the middle of the users, which costs less. A router would send the statements
     /// to all shards, so it gets none.
-    pub(super) async fn update_together(
+    pub(super) async fn update_dense(
         &self,
-        day: &str,
+        collection: &str,
         sorted: &[&str],
         size: usize,
         statement: impl Fn(&[&str]) -> (RawDocumentBuf, u64) + Send,
     ) -> Result<Option<BulkOutcome>> {
-        if sorted.len() < MANY
+        if sorted.len() < MIN_GROUP
             || self.is_routed().await?
-            || !self.own_range(day, middle(sorted)).await?
-            || !self.own_range(day, sorted).await?
+            || !self.is_dense(collection, middle_sample(sorted)).await?
+            || !self.is_dense(collection, sorted).await?
         {
             return Ok(None);
         }
-        let parts: Vec<&[&str]> = sorted.chunks(size).collect();
-        let all = (0..parts.len()).collect();
-        let statement = move |part: usize| statement(parts[part]);
-        match self.bulk(CommandKind::Update, day, all, statement).await {
+        let chunks: Vec<&[&str]> = sorted.chunks(size).collect();
+        let indices = (0..chunks.len()).collect();
+        let statement = move |index: usize| statement(chunks[index]);
+        match self.send_all(CommandKind::Update, collection, indices, statement).await {
             // A shared statement cannot be split.
             Err(error) if is_too_slow(&error) => Ok(None),
             outcome => outcome.map(Some),
@@ -290,32 +278,51 @@ impl Mongo {
     }
 
     /// Returns whether these sorted users own at least a third of the stacks between them.
-    async fn own_range(&self, day: &str, sorted: &[&str]) -> Result<bool> {
-        let most = (OWN * sorted.len()) as u64;
-        let count = self.count_matching(day, range(sorted), Some(most + 1));
-        Ok(count.await? <= most)
+    async fn is_dense(&self, collection: &str, sorted: &[&str]) -> Result<bool> {
+        let max = (MAX_READ_PER_REQUESTED * sorted.len()) as u64;
+        Ok(self.count_matching(collection, range(sorted), Some(max + 1)).await? <= max)
     }
 
     /// Returns whether any stack of this day has an ObjectId as `_id`, if one of these users could
     /// have such a stack. This saves lookups: one that finds nothing costs as much as any other.
     /// ObjectIds sort after all text.
-    async fn has_legacy(&self, day: Day, people: &[UserId]) -> Result<bool> {
-        if people.iter().all(|user| user.legacy().is_none()) {
+    async fn has_legacy(&self, day: Day, users: &[UserId]) -> Result<bool> {
+        if users.iter().all(|user| user.legacy().is_none()) {
             return Ok(false);
         }
         let filter = doc! {"_id": {"$gte": oid(Id::from_bytes([0; 12]))}};
-        let found = self.find(&day.collection(), filter).limit(1).ids();
-        Ok(!found.await?.is_empty())
+        Ok(!self.find(&day.collection(), filter).limit(1).ids().await?.is_empty())
+    }
+
+    /// Starts to read all stacks of the window.
+    fn start_sources(&self, window: &DaySet, after: Option<&UserId>) -> Vec<StackSource> {
+        let forms = [IdForm::ObjectId, IdForm::Text];
+        let ids = window.days().flat_map(|day| forms.map(|form| StackId { day, form }));
+        ids.filter_map(|id| self.start_source(id, after)).collect()
+    }
+
+    /// Starts to read the stacks of one day and form. `None` if no document can match.
+    fn start_source(
+        &self,
+        StackId { day, form }: StackId,
+        after: Option<&UserId>,
+    ) -> Option<StackSource> {
+        let filter = after_filter(after, form)?;
+        let read = move |document: &RawDocument| read_stack(document, |_| Some(day));
+        let chunks = self
+            .documents(day.collection(), filter, DOCUMENTS_PER_BATCH, read)
+            .map_ok(|chunk| chunk.into_iter().flatten().collect());
+        // The task ends at the end of the data, at an error, or when the receiver is dropped.
+        let (sender, receiver) = mpsc::channel(0);
+        tokio::spawn(chunks.map(Ok).forward(sender));
+        Some(StackSource { stacks: Vec::new().into_iter(), chunks: receiver })
     }
 }
 
-/// The most stacks that are read in a range, for each requested one.
-const OWN: usize = 3;
-
-/// Returns the users in the middle of these, which are at least [`MANY`].
-fn middle<'a, 'u>(sorted: &'a [&'u str]) -> &'a [&'u str] {
-    let start = (sorted.len() - MANY) / 2;
-    &sorted[start..start + MANY]
+/// Returns [`MIN_GROUP`] of these users from the middle. There must be at least as many.
+fn middle_sample<'a, 'u>(sorted: &'a [&'u str]) -> &'a [&'u str] {
+    let start = (sorted.len() - MIN_GROUP) / 2;
+    &sorted[start..start + MIN_GROUP]
 }
 
 /// Returns the filter for the stacks from the first of these sorted users to the last.
@@ -328,9 +335,9 @@ fn range(sorted: &[&str]) -> Document {
 fn branches(days: &[Day], user: &UserId) -> impl Iterator<Item = (String, Vec<Document>)> {
     days.iter().enumerate().flat_map(|(index, day)| {
         let branch = move |id: Bson| {
-            let own = doc! {"$match": {"_id": {"$eq": id}}};
-            let day_is = doc! {"$set": {"day": index as i32}};
-            (day.collection(), vec![own, day_is])
+            let select = doc! {"$match": {"_id": {"$eq": id}}};
+            let add_day = doc! {"$set": {"day": index as i32}};
+            (day.collection(), vec![select, add_day])
         };
         spellings(user).map(branch)
     })
@@ -343,34 +350,33 @@ fn spellings(user: &UserId) -> impl Iterator<Item = Bson> + use<> {
 }
 
 /// Returns `None` if the document has no readable owner.
-fn stack_of(
+fn read_stack(
     document: &RawDocument,
     day: impl Fn(&StackDocument<'_>) -> Option<Day>,
 ) -> Option<(UserId, Stack)> {
     let stack = StackDocument::read(document.as_bytes()).ok()??;
-    let (day, form) = (day(&stack)?, stack.form);
-    let read = stack.stack(StackId { day, form });
-    Some((stack.user, read))
+    let id = StackId { day: day(&stack)?, form: stack.form };
+    let entries = stack.stack(id);
+    Some((stack.user, entries))
 }
 
 /// Returns the stacks of each user, in the order of the users.
-fn by_person(people: &[UserId], found: Vec<(UserId, Stack)>) -> Vec<UserStacks> {
-    let mut by_user: HashMap<UserId, Vec<Stack>> = HashMap::new();
-    for (user, stack) in found {
-        by_user.entry(user).or_default().push(stack);
+fn group_by_user(users: &[UserId], stacks: Vec<(UserId, Stack)>) -> Vec<UserStacks> {
+    let mut stacks_by_user: HashMap<UserId, Vec<Stack>> = HashMap::new();
+    for (user, stack) in stacks {
+        stacks_by_user.entry(user).or_default().push(stack);
     }
-    let person = |user: &UserId| {
-        let mut stacks = by_user.remove(user).unwrap_or_default();
+    let stacks_of = |user: &UserId| {
+        let mut stacks = stacks_by_user.remove(user).unwrap_or_default();
         stacks.sort_by_key(|stack| stack.id);
-        let user = user.clone();
-        UserStacks { user, stacks }
+        UserStacks { user: user.clone(), stacks }
     };
-    people.iter().map(person).collect()
+    users.iter().map(stacks_of).collect()
 }
 
 /// Returns the filter for documents of this form after a user, by the text of the ids. `None` if
 /// no document can match.
-fn filter(after: Option<&UserId>, form: IdForm) -> Option<Document> {
+fn after_filter(after: Option<&UserId>, form: IdForm) -> Option<Document> {
     let id = match (form, after) {
         (IdForm::Text, None) => doc! {"$gte": ""},
         (IdForm::Text, Some(user)) => doc! {"$gt": user.as_str()},
@@ -381,62 +387,50 @@ fn filter(after: Option<&UserId>, form: IdForm) -> Option<Document> {
 }
 
 /// The stacks of one day and form, in the order of the users.
-struct Source {
-    ready: std::vec::IntoIter<(UserId, Stack)>,
-    /// Pieces that were read ahead.
-    ahead: mpsc::Receiver<Result<Vec<(UserId, Stack)>>>,
+struct StackSource {
+    /// The current chunk.
+    stacks: std::vec::IntoIter<(UserId, Stack)>,
+    /// The next chunks, which a task reads ahead.
+    chunks: mpsc::Receiver<Result<Vec<(UserId, Stack)>>>,
 }
 
-impl Source {
-    /// Waits until a stack is ready or none is left.
+impl StackSource {
+    /// Waits until the current chunk has a stack, or the source ends.
     async fn fill(&mut self) -> Result<()> {
-        while self.ready.as_slice().is_empty() {
-            match self.ahead.next().await {
-                Some(piece) => self.ready = piece?.into_iter(),
+        while self.stacks.as_slice().is_empty() {
+            match self.chunks.next().await {
+                Some(chunk) => self.stacks = chunk?.into_iter(),
                 None => break,
             }
         }
         Ok(())
     }
 
+    /// Returns the owner of the next stack.
     fn user(&self) -> Option<&UserId> {
-        self.ready.as_slice().first().map(|(user, _)| user)
+        self.stacks.as_slice().first().map(|(user, _)| user)
     }
 }
 
-impl Mongo {
-    /// Starts to read the stacks of one day and form. `None` if no document can match.
-    fn source(&self, StackId { day, form }: StackId, after: Option<&UserId>) -> Option<Source> {
-        let read = move |document: &RawDocument| stack_of(document, |_| Some(day));
-        let pieces = self.documents(day.collection(), filter(after, form)?, BATCH, read);
-        let pieces = pieces.map_ok(|piece| piece.into_iter().flatten().collect());
-        // The task ends at the end of the data, at an error, or when the receiver is dropped.
-        let (give, ahead) = mpsc::channel(0);
-        tokio::spawn(pieces.map(Ok).forward(give));
-        let ready = Vec::new().into_iter();
-        Some(Source { ready, ahead })
-    }
-}
-
-/// Returns the next users from all sources, at most `chunk`.
-async fn take(sources: &mut [Source], chunk: usize) -> Result<Vec<UserStacks>> {
-    let mut people = Vec::with_capacity(chunk.min(10_000));
+/// Returns the next users from all sources, at most `limit`.
+async fn next_chunk(sources: &mut [StackSource], limit: usize) -> Result<Vec<UserStacks>> {
+    let mut users = Vec::with_capacity(limit.min(10_000));
     let mut entries = 0;
-    while people.len() < chunk && entries < chunk.saturating_mul(ENTRIES_EACH) {
+    while users.len() < limit && entries < limit.saturating_mul(MAX_MEAN_ENTRIES) {
         for source in &mut *sources {
             source.fill().await?;
         }
-        let Some(user) = sources.iter().filter_map(Source::user).min().cloned() else {
+        let Some(user) = sources.iter().filter_map(StackSource::user).min().cloned() else {
             break;
         };
         let mut stacks: Vec<Stack> = Vec::new();
         for source in &mut *sources {
             if source.user() == Some(&user) {
-                stacks.extend(source.ready.next().map(|(_, stack)| stack));
+                stacks.extend(source.stacks.next().map(|(_, stack)| stack));
             }
         }
-        entries += stacks.iter().map(|one| one.entries.len()).sum::<usize>();
-        people.push(UserStacks { user, stacks });
+        entries += stacks.iter().map(|stack| stack.entries.len()).sum::<usize>();
+        users.push(UserStacks { user, stacks });
     }
-    Ok(people)
+    Ok(users)
 }

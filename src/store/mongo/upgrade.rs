@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use self::IndexKind::{AnyCase, Geo, Having, Plain, Sparse, Unique, UniqueSparse};
 use super::bulk::{CommandKind, delete_one};
-use super::patience::{self, LastFailure, NAMESPACE_EXISTS, NAMESPACE_NOT_FOUND};
+use super::patience::{self, AttemptFailure, NAMESPACE_EXISTS, NAMESPACE_NOT_FOUND};
 use super::reads::id_of;
 use super::{
     ACCUMULATORS, BATCHES, CHANGE_NOTICES, DELIVERIES, FANOUTS, FOLLOWS, INBOXES, Mongo, OBJECTS,
@@ -27,7 +27,7 @@ use crate::store::{Error, Notes, Result, Schema};
 /// The schema that databases are upgraded to.
 pub const VERSION: u32 = 3;
 /// The oldest schema version whose programs can use a database of this version.
-const FOR: u32 = 3;
+const OLDEST_COMPATIBLE: u32 = 3;
 
 const NOTE: &str = "schema";
 
@@ -45,15 +45,13 @@ struct StoredSchema {
     version: u32,
     /// Programs with this schema version or a newer one can use the database.
     #[serde(rename = "for")]
-    least: u32,
+    oldest_compatible: u32,
 }
 
 impl Mongo {
     /// Returns the schema of the database. It is an error if the database needs a newer program.
     pub async fn schema(&self) -> Result<Schema> {
-        let version = self.stored_version().await?.unwrap_or(1);
-        let known = VERSION;
-        Ok(Schema { version, known })
+        Ok(Schema { version: self.stored_version().await?.unwrap_or(1), known: VERSION })
     }
 
     async fn stored_version(&self) -> Result<Option<u32>> {
@@ -62,7 +60,7 @@ impl Mongo {
         };
         let stored: StoredSchema = serde_json::from_str(&text)
             .map_err(|error| Error::corrupt("the note schema", error.to_string()))?;
-        if stored.least > VERSION {
+        if stored.oldest_compatible > VERSION {
             return Err(Error::Unsupported(format!(
                 "the database was written by a newer version of tidings: its schema is number {}, and this one knows {VERSION}; \
                  use that version, or a newer one",
@@ -101,15 +99,15 @@ impl Mongo {
     /// collections of other programs with these names.
     pub async fn former_collections(&self) -> Result<Vec<(&'static str, &'static str)>> {
         let is_second = self.stored_version().await? == Some(2);
-        let mut all = Vec::new();
+        let mut former_collections = Vec::new();
         for (former, name, field) in RENAMED {
-            let first = doc! {"$match": {field: {"$exists": true}}};
-            let ours = self.aggregate(Some(former), vec![doc! {"$limit": 1}, first]);
-            if is_second || !ours.await?.is_empty() {
-                all.push((former, name));
+            let has_field = doc! {"$match": {field: {"$exists": true}}};
+            let first = self.aggregate(Some(former), vec![doc! {"$limit": 1}, has_field]);
+            if is_second || !first.await?.is_empty() {
+                former_collections.push((former, name));
             }
         }
-        Ok(all)
+        Ok(former_collections)
     }
 
     /// Moves the documents of a collection into the one that has replaced it. Keeps the former one,
@@ -121,22 +119,25 @@ impl Mongo {
     /// changes a document meanwhile. These remain in both; all others are moved.
     async fn move_documents(&self, former: &str, name: &str) -> Result<()> {
         let mut differing = None;
-        let mut chunks = self.all_of(former.to_owned());
+        let mut chunks = self.all_documents(former.to_owned());
         while let Some(documents) = chunks.try_next().await? {
             let inserted = self.write(CommandKind::Insert, name, &documents).await?;
-            let refused = inserted.duplicates()?.into_iter().map(|refused| refused.item);
-            // A receipt or a notice with the same id says the same.
-            let refused: HashSet<usize> = refused.filter(|_| name == ACCUMULATORS).collect();
-            let ids = refused.iter().filter_map(|item| id_of(&documents[*item]));
+            // Receipts and notices with the same id are equal.
+            let duplicates: HashSet<usize> = inserted
+                .duplicates()?
+                .into_iter()
+                .map(|duplicate| duplicate.item)
+                .filter(|_| name == ACCUMULATORS)
+                .collect();
+            let ids = duplicates.iter().filter_map(|index| id_of(&documents[*index]));
             let stored = self.find_by_id(name, ids).raw().await?;
-            let is_moved = |(item, document): &(usize, &RawDocumentBuf)| {
-                !refused.contains(item) || stored.contains(document)
+            let is_moved = |(index, document): &(usize, &RawDocumentBuf)| {
+                !duplicates.contains(index) || stored.contains(document)
             };
             let moved = documents.iter().enumerate().filter(is_moved);
-            let unchanged = moved.filter_map(|(_, document)| unchanged(name, document));
+            let unchanged = moved.filter_map(|(_, document)| while_unchanged(name, document));
             let deletes: Vec<Document> = unchanged.map(delete_one).collect();
-            let deleted = self.write(CommandKind::Delete, former, deletes).await?;
-            deleted.complete()?;
+            self.write(CommandKind::Delete, former, deletes).await?.complete()?;
             if differing.is_none() {
                 // Another process may have moved a differing document in the meantime.
                 let ids = documents.iter().filter_map(|document| id_of(document));
@@ -155,19 +156,18 @@ impl Mongo {
     }
 
     async fn store_version(&self) -> Result<()> {
-        let current = StoredSchema { version: VERSION, least: FOR };
-        let current = serde_json::to_string(&current).unwrap_or_default();
-        let read = self.note(NOTE).await?;
-        // A faster process wrote the same schema, or a newer one.
-        let written = self.swap_note(NOTE, read.as_deref(), Some(&current));
-        written.await.map(drop)
+        let schema = StoredSchema { version: VERSION, oldest_compatible: OLDEST_COMPATIBLE };
+        let text = serde_json::to_string(&schema).unwrap_or_default();
+        let stored = self.note(NOTE).await?;
+        // If the note has changed meanwhile, another process wrote the same schema, or a newer one.
+        self.swap_note(NOTE, stored.as_deref(), Some(&text)).await.map(drop)
     }
 
     /// Returns whether the database has no collections of tidings and no days of other writers.
     pub async fn is_bare(&self) -> Result<bool> {
         let listed = self.find_collections(doc! {}).await?;
-        let kept = [USERS, FOLLOWS, OBJECTS, FANOUTS, DELIVERIES, SUPPRESSIONS];
-        let is_ours = |name: &str| kept.contains(&name) || Day::of_collection(name).is_some();
+        let ours = [USERS, FOLLOWS, OBJECTS, FANOUTS, DELIVERIES, SUPPRESSIONS];
+        let is_ours = |name: &str| ours.contains(&name) || Day::of_collection(name).is_some();
         let mut names = listed.iter().filter_map(|listed| listed.get_str("name").ok());
         Ok(!names.any(is_ours))
     }
@@ -175,79 +175,79 @@ impl Mongo {
     /// Creates the missing indexes. If another program created one on the same fields with other
     /// options, that index stays.
     async fn create_indexes(&self) -> Result<()> {
-        for (collection, indexes) in self.missing().await? {
+        for (collection, indexes) in self.missing_specs().await? {
             let create = doc! {
                 "createIndexes": collection, "indexes": indexes,
                 "writeConcern": {"w": "majority"},
             };
             let doing = format!("creating the indexes of {collection}");
             let create = || async { Ok(self.0.db.run_command(create.clone()).await.map(drop)?) };
-            patience::patiently(BUILDING, BUILDING, &doing, create).await?;
+            patience::retry(BUILD_TIMEOUT, BUILD_TIMEOUT, &doing, create).await?;
         }
         Ok(())
     }
 
     /// Returns indexes that do not exist, or exist with other options, by collection.
-    async fn missing(&self) -> Result<Vec<(&'static str, Vec<Document>)>> {
-        let mut all = Vec::new();
+    async fn missing_specs(&self) -> Result<Vec<(&'static str, Vec<Document>)>> {
+        let mut missing_specs = Vec::new();
         for indexes in INDEXES.chunk_by(|a, b| a.0 == b.0) {
             let collection = indexes[0].0;
             let stored = self.indexes_of(collection).await?;
-            let is_missing = |wanted: &Document| !stored.iter().any(|index| is_same(index, wanted));
+            let is_missing = |spec: &Document| !stored.iter().any(|index| is_same(index, spec));
             let missing: Vec<Document> = indexes.iter().map(spec).filter(is_missing).collect();
             if !missing.is_empty() {
-                all.push((collection, missing));
+                missing_specs.push((collection, missing));
             }
         }
-        Ok(all)
+        Ok(missing_specs)
     }
 
     /// Returns the missing indexes in a form such as `deliveries(slot)`.
     pub(super) async fn missing_indexes(&self) -> Result<Vec<String>> {
-        let shown = |(collection, missing): (&str, Vec<Document>)| {
-            let fields = |index: &Document| {
-                let keys = shape(index).into_iter().map(|(field, _)| field);
-                format!("{collection}({})", keys.collect::<Vec<_>>().join(", "))
+        let format = |(collection, missing): (&str, Vec<Document>)| {
+            let format_one = |index: &Document| {
+                let fields: Vec<&str> =
+                    keys_of(index).into_iter().map(|(field, _)| field).collect();
+                format!("{collection}({})", fields.join(", "))
             };
-            missing.iter().map(fields).collect::<Vec<_>>()
+            missing.iter().map(format_one).collect::<Vec<_>>()
         };
-        Ok(self.missing().await?.into_iter().flat_map(shown).collect())
+        Ok(self.missing_specs().await?.into_iter().flat_map(format).collect())
     }
 
     async fn indexes_of(&self, collection: &str) -> Result<Vec<Document>> {
         let list = doc! {"listIndexes": collection};
-        let listed = self.patiently("listing indexes", || async {
-            let listed = match self.0.db.run_cursor_command(list.clone()).await {
-                Ok(listed) => listed.try_collect().await,
+        self.retry("listing indexes", || async {
+            let indexes = match self.0.db.run_cursor_command(list.clone()).await {
+                Ok(cursor) => cursor.try_collect().await,
                 Err(error) => Err(error),
             };
-            listed.or_else(|error| match LastFailure::from(error) {
+            indexes.or_else(|error| match AttemptFailure::from(error) {
                 failure if failure.code == Some(NAMESPACE_NOT_FOUND) => Ok(Vec::new()),
                 failure => Err(failure),
             })
-        });
-        listed.await
+        })
+        .await
     }
 }
 
 /// Returns a condition that matches this document of a former collection until it is changed.
-fn unchanged(name: &str, document: &RawDocumentBuf) -> Option<Document> {
+fn while_unchanged(name: &str, document: &RawDocumentBuf) -> Option<Document> {
     if name != ACCUMULATORS {
         // Receipts and notices have no revision, but few fields, and none is an array.
         return Document::try_from(document).ok();
     }
-    let stamp = document.get("stamp").ok()?.map(Bson::try_from);
-    let stamp = stamp.transpose().ok()?.unwrap_or(Bson::Null);
+    let stamp =
+        document.get("stamp").ok()?.map(Bson::try_from).transpose().ok()?.unwrap_or(Bson::Null);
     Some(doc! {"_id": id_of(document)?, "stamp": stamp})
 }
 
 /// The time limit for building an index: a collection of millions takes minutes.
-const BUILDING: Duration = Duration::from_secs(3_600);
+const BUILD_TIMEOUT: Duration = Duration::from_secs(3_600);
 
 /// Compares text without regard to case.
 pub(super) fn any_case() -> Collation {
-    let strength = CollationStrength::Secondary;
-    Collation::builder().locale("en").strength(strength).build()
+    Collation::builder().locale("en").strength(CollationStrength::Secondary).build()
 }
 
 /// The options of an index.
@@ -320,9 +320,9 @@ fn spec(&(_, fields, kind): &Index) -> Document {
         Having(field) => doc! {"partialFilterExpression": {field: {"$exists": true}}},
     };
     spec.insert("key", keys);
-    let shape = shape(&spec).into_iter();
-    let name: String = shape.map(|(field, order)| format!("_{field}_{order}")).collect();
-    spec.insert("name", format!("tidings{name}"));
+    let suffix: String =
+        keys_of(&spec).iter().map(|(field, order)| format!("_{field}_{order}")).collect();
+    spec.insert("name", format!("tidings{suffix}"));
     spec
 }
 
@@ -330,20 +330,20 @@ fn spec(&(_, fields, kind): &Index) -> Document {
 /// and collations are not compared.
 fn is_same(one: &Document, other: &Document) -> bool {
     let options = |index: &Document| {
-        let is = |option| index.get_bool(option).unwrap_or(false);
-        let partial = index.get("partialFilterExpression").cloned();
-        (is("unique"), is("sparse"), partial)
+        let is_set = |option| index.get_bool(option).unwrap_or(false);
+        let filter = index.get("partialFilterExpression").cloned();
+        (is_set("unique"), is_set("sparse"), filter)
     };
-    shape(one) == shape(other) && options(one) == options(other)
+    keys_of(one) == keys_of(other) && options(one) == options(other)
 }
 
 /// Returns the keys of an index in a comparable form: shells write numbers as doubles.
-fn shape(index: &Document) -> Vec<(&str, String)> {
-    let of = |value: &Bson| match value {
+fn keys_of(index: &Document) -> Vec<(&str, String)> {
+    let format = |order: &Bson| match order {
         Bson::Double(number) => (*number as i64).to_string(),
         Bson::String(text) => text.clone(),
         other => other.to_string(),
     };
     let keys = index.get_document("key").into_iter().flatten();
-    keys.map(|(field, value)| (field.as_str(), of(value))).collect()
+    keys.map(|(field, order)| (field.as_str(), format(order))).collect()
 }

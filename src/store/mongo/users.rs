@@ -13,9 +13,9 @@ use chrono_tz::Tz;
 use sha2::{Digest, Sha256};
 
 use super::bulk::{CommandKind, Replacement, delete_one};
-use super::reads::document;
+use super::reads::{decode, in_order_of};
 use super::upgrade::any_case;
-use super::{FOLLOWS, INBOXES, Mongo, USERS, given, oid};
+use super::{FOLLOWS, INBOXES, Mongo, USERS, oid, without_nulls};
 use crate::domain::audience::EARTH_RADIUS_KM;
 use crate::domain::user::Revision;
 use crate::domain::{
@@ -25,43 +25,40 @@ use crate::store::record::small::{Follow, InboxRecord};
 use crate::store::record::user::{StoredFields, UserRecord, user_with_defaults};
 use crate::store::record::values::As;
 use crate::store::record::{read_bson, write_bson};
-use crate::store::traits::in_order_of;
 use crate::store::{Directory, FollowChange, PeopleFilter, Result, UserField};
 
-/// Follows per lookup request.
-const FOLLOWS_AT_ONCE: usize = 1_000;
+const FOLLOWS_PER_READ: usize = 1_000;
 
 #[async_trait]
 impl Directory for Mongo {
     async fn put_users(&self, users: &[User]) -> Result<Vec<bool>> {
-        let put = |user: &User| {
-            let (record, revision) = revised(user)?;
-            let read = Some(user.revision).filter(|read| *read != Revision::NONE);
+        let replacement = |user: &User| {
+            let (record, revision) = encode_user(user)?;
+            let old = Some(user.revision).filter(|old| *old != Revision::NONE);
             Ok(Replacement {
                 id: user.id.as_str().into(),
-                read: read.map(|read| Bson::from(read.0 as i64)),
-                revision: revision.into(),
+                old_revision: old.map(|old| Bson::from(old.0 as i64)),
+                new_revision: revision.into(),
                 record,
             })
         };
-        let records: Vec<_> = users.iter().map(put).collect::<Result<_>>()?;
-        let put = self.replace_each(USERS, "rev", records).await;
+        let records: Vec<_> = users.iter().map(replacement).collect::<Result<_>>()?;
+        let is_written = self.replace_each(USERS, "rev", records).await;
         // Feeds count muted items as read, and omit events from before `start`.
         let changes_feed = |user: &&User| !user.mutes.is_empty() || user.start.is_some();
-        let changed = users.iter().filter(changes_feed);
-        let changed: Vec<&str> = changed.map(|user| user.id.as_str()).collect();
+        let ids = users.iter().filter(changes_feed).map(|user| user.id.as_str());
+        let changed: Vec<&str> = ids.collect();
         if !changed.is_empty() {
             // After an error too, because some may have been written.
             self.notify(ChangeNotice::people(changed)).await;
         }
-        put
+        is_written
     }
 
     async fn users(&self, ids: &[UserId]) -> Result<Vec<Option<User>>> {
-        let found = self.find_by_id(USERS, ids.iter().map(UserId::as_str));
-        let found = found.raw().await?;
-        let found = found.iter().filter_map(|raw| known(raw));
-        Ok(in_order_of(ids, found, |user| &user.id))
+        let documents = self.find_by_id(USERS, ids.iter().map(UserId::as_str)).raw().await?;
+        let users = documents.iter().filter_map(|raw| read_user(raw));
+        Ok(in_order_of(ids, users, |user| &user.id))
     }
 
     async fn delete_user(&self, id: &UserId) -> Result<bool> {
@@ -84,12 +81,11 @@ impl Directory for Mongo {
         let records = follows.iter().map(|follow| doc! {"_id": follow_id(follow)});
         match change {
             FollowChange::Follow => {
-                let inserted = self.write(CommandKind::Insert, FOLLOWS, records);
-                inserted.await?.duplicates().map(drop)
+                self.write(CommandKind::Insert, FOLLOWS, records).await?.duplicates().map(drop)
             }
             FollowChange::Unfollow => {
-                let deleted = self.write(CommandKind::Delete, FOLLOWS, records.map(delete_one));
-                deleted.await?.complete().map(drop)
+                let deletes = records.map(delete_one);
+                self.write(CommandKind::Delete, FOLLOWS, deletes).await?.complete().map(drop)
             }
         }
     }
@@ -110,14 +106,14 @@ impl Directory for Mongo {
                 doc! {"_id": {"$gt": {"k": key, "u": from}, "$lt": {"k": key, "u": {}}}}
             }
             PeopleFilter::All => doc! {},
-            PeopleFilter::Near(point, km) => near(point, km),
+            PeopleFilter::Near(point, km) => is_near(point, km),
             PeopleFilter::Address(address) => {
                 let spellings = address.spellings();
                 let spellings: Vec<&str> = spellings.iter().map(Address::reveal).collect();
                 collation = Some(any_case());
                 doc! {"email": {"$in": spellings}}
             }
-            PeopleFilter::Chose(choices) => chose(choices),
+            PeopleFilter::Chose(choices) => has_choices(choices),
         };
         let is_follow = matches!(filter, PeopleFilter::Follow(_));
         let collection = if is_follow { FOLLOWS } else { USERS };
@@ -126,13 +122,16 @@ impl Directory for Mongo {
             let bound = if after.is_some() { "$gt" } else { "$gte" };
             matching.insert("_id", doc! {bound: from});
         }
-        let mut found = self.find(collection, matching).sort(doc! {"_id": 1});
-        found.options.collation = collation;
-        let user = |raw: &RawDocument| match is_follow {
-            true => follow_of(raw).map(|(_, user)| user),
-            false => Some(UserId::stored(raw.get_str("_id").ok()?)),
+        let mut find = self.find(collection, matching).sort(doc! {"_id": 1});
+        find.options.collation = collation;
+        let read = |raw: &RawDocument| {
+            if is_follow {
+                read_follow(raw).map(|(_, user)| user)
+            } else {
+                Some(UserId::stored(raw.get_str("_id").ok()?))
+            }
         };
-        found.readable(limit, user).await
+        find.readable_ids(limit, read).await
     }
 
     async fn values(&self, field: UserField) -> Result<Vec<String>> {
@@ -140,18 +139,16 @@ impl Directory for Mongo {
             UserField::Zone => "$tz",
             UserField::Locale => "$locale",
         };
-        let group = vec![doc! {"$group": {"_id": field}}];
-        let found = self.aggregate(Some(USERS), group).await?;
-        let text = |value: &RawDocumentBuf| value.get_str("_id").ok().map(str::to_owned);
-        Ok(found.iter().filter_map(text).collect())
+        let groups = self.aggregate(Some(USERS), vec![doc! {"$group": {"_id": field}}]).await?;
+        let value = |group: &RawDocumentBuf| group.get_str("_id").ok().map(str::to_owned);
+        Ok(groups.iter().filter_map(value).collect())
     }
 
     async fn following(&self, follows: &[(FollowKey, UserId)]) -> Result<Vec<bool>> {
         let mut stored = HashSet::new();
-        for follows in follows.chunks(FOLLOWS_AT_ONCE) {
-            let found = self.find_by_id(FOLLOWS, follows.iter().map(follow_id));
-            let found = found.raw().await?;
-            stored.extend(found.iter().filter_map(|raw| follow_of(raw)));
+        for chunk in follows.chunks(FOLLOWS_PER_READ) {
+            let found = self.find_by_id(FOLLOWS, chunk.iter().map(follow_id)).raw().await?;
+            stored.extend(found.iter().filter_map(|raw| read_follow(raw)));
         }
         Ok(follows.iter().map(|follow| stored.contains(follow)).collect())
     }
@@ -162,17 +159,16 @@ impl Directory for Mongo {
         after: Option<&FollowKey>,
         limit: usize,
     ) -> Result<Vec<FollowKey>> {
-        let after = after.map(|after| doc! {"$gt": after.as_str()});
-        let theirs = given(doc! {"_id.u": user.as_str(), "_id.k": after});
-        let found = self.find(FOLLOWS, theirs).sort(doc! {"_id.k": 1});
-        found.readable(limit, |raw| Some(follow_of(raw)?.0)).await
+        let keys = after.map(|after| doc! {"$gt": after.as_str()});
+        let by_user = without_nulls(doc! {"_id.u": user.as_str(), "_id.k": keys});
+        let find = self.find(FOLLOWS, by_user).sort(doc! {"_id.k": 1});
+        find.readable_ids(limit, |raw| Some(read_follow(raw)?.0)).await
     }
 
     async fn inboxes(&self, users: &[UserId]) -> Result<Vec<Option<Inbox>>> {
-        let names = users.iter().map(UserId::as_str);
-        let found = self.find_by_id(INBOXES, names).raw().await?;
-        let found = found.iter().filter_map(|raw| read_inbox(raw));
-        Ok(in_order_of(users, found, |inbox| &inbox.user))
+        let documents = self.find_by_id(INBOXES, users.iter().map(UserId::as_str)).raw().await?;
+        let inboxes = documents.iter().filter_map(|raw| read_inbox(raw));
+        Ok(in_order_of(users, inboxes, |inbox| &inbox.user))
     }
 
     async fn put_inboxes(&self, inboxes: &[(Inbox, Id)]) -> Result<Vec<bool>> {
@@ -181,21 +177,21 @@ impl Directory for Mongo {
             record.revision = Some(As::from_value(revision));
             Replacement {
                 id: inbox.user.as_str().into(),
-                read: inbox.revision.map(oid),
-                revision: oid(*revision),
+                old_revision: inbox.revision.map(oid),
+                new_revision: oid(*revision),
                 record,
             }
         };
         let records = inboxes.iter().map(replacement).collect();
-        let done = self.replace_each(INBOXES, "stamp", records).await;
+        let written = self.replace_each(INBOXES, "stamp", records).await;
         // After an error, any of them may have been written.
-        let is_written = |at: usize| done.as_ref().map_or(true, |done| done[at]);
-        let written = inboxes.iter().enumerate().filter(|(at, _)| is_written(*at));
-        let users: Vec<&str> = written.map(|(_, (inbox, _))| inbox.user.as_str()).collect();
+        let may_be_written = |index: usize| written.as_ref().map_or(true, |written| written[index]);
+        let changed = inboxes.iter().enumerate().filter(|(index, _)| may_be_written(*index));
+        let users: Vec<&str> = changed.map(|(_, (inbox, _))| inbox.user.as_str()).collect();
         if !users.is_empty() {
             self.notify(ChangeNotice::people(users)).await;
         }
-        done
+        written
     }
 }
 
@@ -205,16 +201,16 @@ fn read_inbox(raw: &RawDocument) -> Option<Inbox> {
         Ok(inbox) => return Some(inbox),
         Err(error) => error,
     };
-    tracing::warn!(%error, "an inbox cannot be read; all is new");
-    let stored = document(raw)?;
-    let stamp = stored.get_object_id("stamp").ok();
+    tracing::warn!(%error, "an inbox cannot be read, so all items count as new");
+    let document = decode(raw)?;
+    let stamp = document.get_object_id("stamp").ok();
     Some(Inbox {
         revision: stamp.map(|stamp| Id::from_bytes(stamp.bytes())),
-        ..Inbox::empty(UserId::stored(stored.get_str("_id").ok()?))
+        ..Inbox::empty(UserId::stored(document.get_str("_id").ok()?))
     })
 }
 
-fn follow_of(raw: &RawDocument) -> Option<(FollowKey, UserId)> {
+fn read_follow(raw: &RawDocument) -> Option<(FollowKey, UserId)> {
     let Follow { id } = read_bson::<Follow>(raw).ok()?;
     Some((FollowKey::stored(id.k), UserId::stored(id.u)))
 }
@@ -225,7 +221,7 @@ fn follow_id((key, user): &(FollowKey, UserId)) -> Document {
 }
 
 /// Decodes a user. Fields that this version cannot read get their defaults and are reported.
-fn known(raw: &RawDocument) -> Option<User> {
+fn read_user(raw: &RawDocument) -> Option<User> {
     let error = match read_bson::<UserRecord>(raw) {
         Ok(user) => return Some(user),
         Err(error) => error,
@@ -235,22 +231,21 @@ fn known(raw: &RawDocument) -> Option<User> {
 }
 
 /// Selects users within this distance of a point.
-fn near(point: Point, km: f64) -> Document {
+fn is_near(point: Point, km: f64) -> Document {
     let radius = km / EARTH_RADIUS_KM;
-    match radius < std::f64::consts::PI {
-        true => {
-            let sphere = doc! {"$centerSphere": [[point.lng(), point.lat()], radius]};
-            doc! {"loc": {"$geoWithin": sphere}}
-        }
+    if radius < std::f64::consts::PI {
+        let sphere = doc! {"$centerSphere": [[point.lng(), point.lat()], radius]};
+        doc! {"loc": {"$geoWithin": sphere}}
+    } else {
         // The whole Earth: all users with a location.
-        false => doc! {"loc": {"$exists": true, "$ne": null}},
+        doc! {"loc": {"$exists": true, "$ne": null}}
     }
 }
 
 /// Selects users who made these choices. The server treats an absent field as null, so null selects
 /// users without a choice.
-fn chose(choices: &DueChoices) -> Document {
-    let cadences = choices.cadences.iter().map(|of| of.map(Cadence::as_str));
+fn has_choices(choices: &DueChoices) -> Document {
+    let cadences = choices.cadences.iter().map(|cadence| cadence.map(Cadence::as_str));
     let weekday = |day: Weekday| day.to_string().to_lowercase();
     let weekdays = choices.weekdays.iter().map(|day| day.map(weekday));
     doc! {
@@ -263,13 +258,12 @@ fn chose(choices: &DueChoices) -> Document {
 
 /// Encodes a user with a revision that is a hash of the content. So a write that is repeated after
 /// a lost reply finds its own revision.
-pub(super) fn revised(user: &User) -> Result<(RawDocumentBuf, i64)> {
-    let mut record = write_bson("encoding a user", &UserRecord::from_value(user))?;
-    let hash = Sha256::digest(record.as_bytes());
-    let mut rev = [0; 8];
-    rev.copy_from_slice(&hash[..8]);
+pub(super) fn encode_user(user: &User) -> Result<(RawDocumentBuf, i64)> {
+    let mut document = write_bson("encoding a user", &UserRecord::from_value(user))?;
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&Sha256::digest(document.as_bytes())[..8]);
     // Never the value that means no revision.
-    let rev = i64::from_le_bytes(rev) | 1;
-    record.append(cstr!("rev"), rev);
-    Ok((record, rev))
+    let revision = i64::from_le_bytes(bytes) | 1;
+    document.append(cstr!("rev"), revision);
+    Ok((document, revision))
 }
