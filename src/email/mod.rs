@@ -222,13 +222,13 @@ pub enum Checked {
 
 impl Checked {
     /// Returns [`Self::Ready`] without DKIM names.
-    pub fn ready(found: impl Into<String>) -> Self {
-        Self::Ready(found.into(), Vec::new())
+    pub fn ready(finding: impl Into<String>) -> Self {
+        Self::Ready(finding.into(), Vec::new())
     }
 
     /// Returns [`Self::Wrong`].
-    pub fn wrong(found: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self::Wrong(found.into(), remedy.into())
+    pub fn wrong(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::Wrong(problem.into(), remedy.into())
     }
 }
 
@@ -325,16 +325,16 @@ mod tests {
     #[test]
     fn each_users_links_replace_the_placeholders_in_shared_content() {
         let placeholders = Placeholders::new().unwrap();
-        let choose = format!("<a href=\"{}\">choose</a>", placeholders.of(Place::Preferences));
-        let stop = format!("stop: {}\n", placeholders.of(Place::Unsubscribe));
+        let html = format!("<a href=\"{}\">choose</a>", placeholders.of(Place::Preferences));
+        let text = format!("stop: {}\n", placeholders.of(Place::Unsubscribe));
         let message = Message {
             delivery: DeliveryId::stored("digest:ada:weekly:2014-W17"),
             to: Address::new("ada@example.org").unwrap(),
             to_name: None,
             content: Arc::new(SharedContent {
                 subject: "One new work".into(),
-                html: placeholders.cut(&choose),
-                text: placeholders.cut(&stop),
+                html: placeholders.cut(&html),
+                text: placeholders.cut(&text),
             }),
             personal: Some(personal()),
             further: Vec::new(),
