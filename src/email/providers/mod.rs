@@ -217,11 +217,11 @@ impl Provider {
                 url(region).ok_or_else(|| format!("{region:?} is not {wanted}"))
             }
             Regions::Each(regions) => {
-                let known = regions.iter().find(|(name, _)| *name == region);
+                if let Some((_, url)) = regions.iter().find(|(name, _)| *name == region) {
+                    return Ok((*url).to_owned());
+                }
                 let names: Vec<&str> = regions.iter().map(|(name, _)| *name).collect();
-                known
-                    .map(|(_, url)| (*url).to_owned())
-                    .ok_or_else(|| format!("{region:?} is not {}", list(&names, "or")))
+                Err(format!("{region:?} is not {}", list(&names, "or")))
             }
         }
     }
