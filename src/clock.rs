@@ -88,10 +88,7 @@ impl Ids {
     pub fn random() -> Self {
         // An object id consists of four bytes of time, five random ones and a three-byte count.
         let [_, _, _, _, a, b, c, d, e, x, y, z] = bson::oid::ObjectId::new().bytes();
-        Self {
-            process: [a, b, c, d, e],
-            counter: AtomicU32::new(u32::from_be_bytes([0, x, y, z])),
-        }
+        Self { process: [a, b, c, d, e], counter: AtomicU32::new(u32::from_be_bytes([0, x, y, z])) }
     }
 
     /// Creates a generator that makes the same ids in every run, for tests and the demo.

@@ -156,7 +156,8 @@ counters! {
     deferred: CounterFamily = "deliveries_deferred", "Deferrals of emails";
     provider_time: HistogramFamily = "provider_call_duration_seconds",
         "Time until the provider answered", latency_histograms();
-    provider_emails: CounterFamily = "provider_mails", "Emails in calls to the provider, by outcome";
+    provider_emails: CounterFamily = "provider_mails",
+        "Emails in calls to the provider, by outcome";
     reports: CounterFamily = "reports", "Later reports of providers";
     unreadable_reports: Counter = "reports_skipped",
         "Verified reports that do not have the documented form";
