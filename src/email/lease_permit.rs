@@ -22,7 +22,7 @@ pub enum PermitState {
     Ending,
     /// Users and objects were checked too long ago. New calls must not start.
     Stale,
-    /// Another process may hold the emails now. Nothing more may be sent.
+    /// Another process may have leased the emails since. Nothing more may be sent.
     Over,
 }
 

@@ -226,9 +226,9 @@ fn report(
     let bounce = &data["bounce"];
     let (bounce_type, subtype) = (bounce["type"].as_str(), bounce["subType"].as_str());
     // The replies of the recipients' servers, or a single one.
-    let code = &bounce["diagnosticCode"];
-    let codes = code.as_array().map_or(std::slice::from_ref(code), Vec::as_slice);
-    let replies: Vec<&str> = codes.iter().filter_map(Value::as_str).collect();
+    let diagnostic = &bounce["diagnosticCode"];
+    let diagnostics = diagnostic.as_array().map_or(std::slice::from_ref(diagnostic), Vec::as_slice);
+    let replies: Vec<&str> = diagnostics.iter().filter_map(Value::as_str).collect();
     let status = replies.first().copied().and_then(status_in);
     let kind = match event_type {
         "email.delivered" => ReportKind::Delivered,
