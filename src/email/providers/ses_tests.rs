@@ -37,8 +37,8 @@ fn fault(status: u16, name: &str, message: &str) -> String {
 
 #[test]
 fn an_email_is_complete_with_its_tag_and_unsubscribe_link() {
-    let body = body(&email("ada", "Vierzehn Werke für dich"));
-    let body = serde_json::to_string_pretty(&body).unwrap();
+    let email = email("ada", "Vierzehn Werke für dich");
+    let body = serde_json::to_string_pretty(&body(&email)).unwrap();
     insta::assert_snapshot!(body);
 }
 
@@ -51,9 +51,9 @@ fn the_body_does_not_depend_on_the_time_of_sending() {
 
 #[test]
 fn names_and_domains_are_written_in_ascii() {
-    let to = |person: &str, name: &str| {
+    let to = |address: &str, name: &str| {
         let message = Message {
-            to: Address::new(person).unwrap(),
+            to: Address::new(address).unwrap(),
             to_name: Some(name.into()),
             ..email("ada", "Fourteen works")
         };
