@@ -38,21 +38,21 @@ pub struct App {
     pub config: Arc<Config>,
     /// The store, the clock and the other shared parts.
     pub context: Arc<Context>,
-    /// What writes and sends the emails of each brand.
+    /// The senders, providers and themes of the brands.
     pub identities: Arc<Identities>,
     /// Caches what feeds read and which answers to polls are still valid.
     pub feed_cache: Arc<FeedCache>,
     /// Counts the work of this process.
     pub metrics: Metrics,
     /// Accepts short events of concurrent requests together.
-    accepting: Arc<Coalescer<Fanout, Acceptance>>,
-    /// Looks up what concurrent requests name together.
-    looking_up: Arc<Coalescer<RequestNames, Unknown>>,
+    event_coalescer: Arc<Coalescer<Fanout, Acceptance>>,
+    /// Looks up the names in concurrent requests together.
+    name_coalescer: Arc<Coalescer<RequestNames, Unknown>>,
     /// Reads the feeds of concurrent requests together.
-    reading: Arc<Coalescer<(DaySet, UserId), FeedParts>>,
+    feed_coalescer: Arc<Coalescer<(DaySet, UserId), FeedParts>>,
     /// Stores the marks of concurrent requests together.
-    marking: Arc<Coalescer<(Inbox, Id), bool>>,
-    scraped: Arc<ScrapeCache>,
+    mark_coalescer: Arc<Coalescer<(Inbox, Id), bool>>,
+    scrape_cache: Arc<ScrapeCache>,
     pinned: Arc<Pinned>,
 }
 
@@ -96,7 +96,6 @@ impl App {
         clock: Arc<dyn Clock>,
         ids: Arc<Ids>,
     ) -> Self {
-        let types = config.policies.kinds();
         let metrics = Metrics::new(Build {
             version: env!("CARGO_PKG_VERSION"),
             store: match config.store {
@@ -104,7 +103,7 @@ impl App {
                 StoreUrl::Mongo(_) => "mongodb",
             },
             provider: mailers.default.name().to_owned(),
-            types: types.map(ToString::to_string).collect(),
+            types: config.policies.kinds().map(ToString::to_string).collect(),
         });
         let store: Arc<dyn Store> = Arc::new(MeasuredStore {
             inner: store,
@@ -113,19 +112,18 @@ impl App {
         });
         let identities = Identities::new(&config, &store, themes, mailers);
         let feed_cache = Arc::new(FeedCache::new(clock.clone(), config.feed.fresh));
-        let context = Context::new(config, store, clock, ids, metrics.clone());
-        let context = Arc::new(context);
+        let context = Arc::new(Context::new(config, store, clock, ids, metrics.clone()));
         Self {
             config: context.config.clone(),
             identities: Arc::new(identities),
             context,
             feed_cache,
             metrics,
-            accepting: Arc::default(),
-            looking_up: Arc::default(),
-            reading: Arc::default(),
-            marking: Arc::default(),
-            scraped: Arc::default(),
+            event_coalescer: Arc::default(),
+            name_coalescer: Arc::default(),
+            feed_coalescer: Arc::default(),
+            mark_coalescer: Arc::default(),
+            scrape_cache: Arc::default(),
             pinned: Arc::default(),
         }
     }
@@ -135,7 +133,7 @@ impl App {
         Self { pinned: Arc::new(pinned), ..self }
     }
 
-    /// Starts no further call to a provider once `stop` turns true.
+    /// Starts no further call to a provider once `stop` is true.
     pub fn end_with(&self, stop: &watch::Receiver<bool>) {
         let Identities { default, brands } = &*self.identities;
         for identity in brands.values().chain([default]) {

@@ -27,7 +27,7 @@ pub struct SystemClock;
 
 #[async_trait]
 impl Clock for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "this is the clock that everybody else asks")]
+    #[expect(clippy::disallowed_methods, reason = "this is the clock that all other code reads")]
     fn now(&self) -> DateTime<Utc> {
         Utc::now()
     }
@@ -86,12 +86,9 @@ impl Ids {
     /// Creates a generator with a random process part and a random first count, so that no other
     /// process makes the same ids.
     pub fn random() -> Self {
-        let seed = bson::oid::ObjectId::new().bytes();
-        let [_, _, _, _, a, b, c, d, e, ..] = seed;
-        Self {
-            process: [a, b, c, d, e],
-            counter: AtomicU32::new(u32::from_be_bytes([0, seed[9], seed[10], seed[11]])),
-        }
+        // An object id consists of four bytes of time, five random ones and a three-byte count.
+        let [_, _, _, _, a, b, c, d, e, x, y, z] = bson::oid::ObjectId::new().bytes();
+        Self { process: [a, b, c, d, e], counter: AtomicU32::new(u32::from_be_bytes([0, x, y, z])) }
     }
 
     /// Creates a generator that makes the same ids in every run, for tests and the demo.

@@ -31,7 +31,7 @@ pub use reader::{ConfigProblem, Problems, Warning};
 pub use sections::{Digest, Fanout, Feed, Hooks, LogFormat, Watch};
 use server::read_site;
 pub use server::{Server, TokenSettings};
-use sources::{DEFAULT_TABLE, PREFIX, overlay, set, syntax};
+use sources::{DEFAULT_TABLE, PREFIX, overlay, set_option, syntax_problem};
 pub use sources::{DEFAULTS, StoreUrl};
 
 /// All settings, validated.
@@ -114,10 +114,11 @@ impl Config {
     /// Returns for how many days before today marks of feed items are kept. Digests that exclude
     /// seen events need them for as long as a digest may include an event.
     pub fn remembered_back(&self) -> u32 {
-        let digest = &self.digest;
-        let days = digest.skip_seen.then(|| digest.max_age.num_days() + 1);
-        let days = days.and_then(|days| u32::try_from(days).ok());
-        days.unwrap_or(0).max(self.window_back)
+        if !self.digest.skip_seen {
+            return self.window_back;
+        }
+        let digest_days = self.digest.max_age.num_days() + 1;
+        u32::try_from(digest_days).unwrap_or(0).max(self.window_back)
     }
 
     /// Reads and validates all sources.
@@ -132,7 +133,7 @@ impl Config {
         if let Some(file) = &sources.file {
             match sources::read_table(file) {
                 Ok(table) => {
-                    secret_file = sources::holds_secrets(&table).then(|| file.clone());
+                    secret_file = sources::has_secrets(&table).then(|| file.clone());
                     overlay(&mut merged, table);
                 }
                 Err(problem) => problems.push(problem),
@@ -142,15 +143,15 @@ impl Config {
         for (name, text) in &sources.environment {
             // Platforms append a line end to the content of a secret.
             let text = text.trim_end_matches(['\r', '\n']);
-            match sources::option_of(PREFIX, name) {
-                Some(option) => set(&mut merged, &option, text),
+            match sources::option_of_variable(PREFIX, name) {
+                Some(option) => set_option(&mut merged, &option, text),
                 None if brands::set_by_variable(&mut merged, name, text) => {}
-                None if sources::is_for_others(name) => {}
+                None if sources::is_other_variable(name) => {}
                 None => problems.push(sources::unknown_variable(name)),
             }
         }
         for (option, text) in &sources.flags {
-            set(&mut merged, option, text);
+            set_option(&mut merged, option, text);
         }
         let mut config = Self::check(merged, problems)?;
         config.secret_files.extend(secret_file);
@@ -173,7 +174,7 @@ impl Config {
         let mut merged = DEFAULT_TABLE.clone();
         match text.parse::<Table>() {
             Ok(table) => overlay(&mut merged, table),
-            Err(error) => return Err(Problems(vec![syntax("the text", text, &error)])),
+            Err(error) => return Err(Problems(vec![syntax_problem("the text", text, &error)])),
         }
         Self::check(merged, Vec::new())
     }
@@ -182,11 +183,11 @@ impl Config {
         let mut r = TableReader::new(&merged, &DEFAULT_TABLE, problems);
         let delivery = sections::delivery(&mut r);
         let batch = policies::standard_batch(&mut r);
-        let stores = "sqlite:PATH or mongodb://HOST/DATABASE";
-        let idle = TimeDelta::milliseconds(10)..=TimeDelta::minutes(1);
-        let strict = r.flag("strict_types");
+        let store_urls = "sqlite:PATH or mongodb://HOST/DATABASE";
+        let idle_range = TimeDelta::milliseconds(10)..=TimeDelta::minutes(1);
+        let is_strict = r.flag("strict_types");
         let mut config = Self {
-            store: r.parse_with("store", stores, StoreUrl::parse),
+            store: r.parse_with("store", store_urls, StoreUrl::parse),
             site: read_site(&mut r),
             server: Server::read(&mut r),
             tokens: TokenSettings::read(&mut r),
@@ -199,31 +200,32 @@ impl Config {
             hooks: Hooks::read(&mut r),
             brands: brands::read(&mut r, &merged, delivery.lease),
             archive_keep: r.duration("archive.keep", TimeDelta::days(1)..=TimeDelta::days(36_500)),
-            worker_idle: r.duration("worker.idle", idle),
+            worker_idle: r.duration("worker.idle", idle_range),
             watch: Watch::read(&mut r),
-            policies: policies::read_types(&mut r, &batch).with_strict(strict),
+            policies: policies::read_types(&mut r, &batch).with_strict(is_strict),
             models: r.each("models", |r, _: &ModelName, path| model(r, path)).into_iter().collect(),
             warnings: Vec::new(),
             secret_files: Vec::new(),
             file: None,
-            redacted: sources::redacted(merged.clone()),
+            redacted: sources::redact_table(merged.clone()),
         };
         config.server.check_key(&mut r);
         config.check_grace(&mut r);
         // The wait must end before the lease does.
-        let linger = config.fanout.linger.min(config.fanout.lease / 2);
-        config.fanout.linger = linger;
-        let window = config.window_back + 1;
-        let shortest = TimeDelta::days(i64::from(window));
-        if config.archive_keep < shortest && !r.is_wrong("archive.keep") {
-            let what = format!(
-                "is shorter than the window of {window} days; days in it are never dropped"
+        config.fanout.linger = config.fanout.linger.min(config.fanout.lease / 2);
+        let window_days = config.window_back + 1;
+        let min_keep = TimeDelta::days(i64::from(window_days));
+        if config.archive_keep < min_keep && !r.has_problem("archive.keep") {
+            let problem = format!(
+                "is shorter than the window of {window_days} days; days in it are never dropped"
             );
-            r.problem("archive.keep", what);
+            r.add_problem("archive.keep", problem);
         }
         if matches!(config.store, StoreUrl::Sqlite(_)) && !config.models.is_empty() {
-            let what = "can only be mapped on MongoDB; with SQLite, put the objects into tidings";
-            r.problem("models", what);
+            r.add_problem(
+                "models",
+                "can only be mapped on MongoDB; with SQLite, put the objects into tidings",
+            );
         }
         config.secret_files = std::mem::take(&mut r.secret_files);
         config.warnings = r.finish()?;
@@ -234,14 +236,15 @@ impl Config {
     /// is for each step, and a stop cancels all steps but the one that is under way.
     fn check_grace(&self, r: &mut TableReader<'_>) {
         let is_slow = |mail: &Mail| {
-            let calls = !matches!(mail.transport, Transport::Outbox);
-            calls && mail.timeout >= self.server.grace
+            let has_provider = !matches!(mail.transport, Transport::Outbox);
+            has_provider && mail.timeout >= self.server.grace
         };
-        let brands = self.brands.values().map(|brand| &brand.mail);
-        if brands.chain([&self.mail]).any(is_slow) {
-            let what =
-                "is not above mail.timeout, so a stop may leave emails whose outcome is unknown";
-            r.warn("server.grace", what, "raise it, or lower mail.timeout");
+        if self.brands.values().map(|brand| &brand.mail).chain([&self.mail]).any(is_slow) {
+            r.warn(
+                "server.grace",
+                "is not above mail.timeout, so a stop may leave emails whose outcome is unknown",
+                "raise it, or lower mail.timeout",
+            );
         }
     }
 
@@ -274,16 +277,16 @@ impl Config {
             return Ok(());
         }
         let known: Vec<&str> = self.brands.keys().map(BrandName::as_str).collect();
-        let why = match known.as_slice() {
+        let problem = match known.as_slice() {
             [] => "is not configured: there is no table [brands.NAME]".to_owned(),
             known => format!("is not configured; the brands are {}", known.join(", ")),
         };
-        Err(Invalid::new("brand", name, why))
+        Err(Invalid::new("brand", name, problem))
     }
 }
 
 fn model(r: &mut TableReader<'_>, path: &str) -> ModelMapping {
-    let field = |r: &mut TableReader<'_>, name: &str| r.optional(&format!("{path}.{name}"));
+    let field = |r: &mut TableReader<'_>, name: &str| r.non_empty(&format!("{path}.{name}"));
     ModelMapping {
         collection: r.string(&format!("{path}.collection")),
         database: field(r, "database"),

@@ -1,4 +1,4 @@
-//! The parts that all use cases share.
+//! The store, the clock and the other parts that all use cases share.
 
 use std::sync::Arc;
 
@@ -51,7 +51,6 @@ impl Context {
 
     /// Returns a lease of this process that ends at `until`.
     pub fn lease_until(&self, until: DateTime<Utc>) -> Lease {
-        let owner = self.owner.clone();
-        Lease { owner, until }
+        Lease { owner: self.owner.clone(), until }
     }
 }

@@ -29,10 +29,10 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 const OTHER: &str = "(other)";
 
 /// Buckets for latencies, in seconds.
-const LATENCY: [f64; 15] =
+const LATENCY_BUCKETS: [f64; 15] =
     [0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 /// Buckets for the delay of a fan-out, in seconds. A backlog of hours can occur.
-const LAG: [f64; 12] =
+const LAG_BUCKETS: [f64; 12] =
     [1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3_600.0, 21_600.0, 86_400.0];
 
 /// Facts about a process, known at its start.
@@ -91,20 +91,19 @@ pub struct Metrics {
 
 type Label = (&'static str, Cow<'static, str>);
 type Labels = Vec<Label>;
-type Counts = Family<Labels, Counter>;
-type Times = Family<Labels, Histogram, fn() -> Histogram>;
+type CounterFamily = Family<Labels, Counter>;
+type HistogramFamily = Family<Labels, Histogram, fn() -> Histogram>;
 
-fn times() -> Times {
-    Family::new_with_constructor(|| Histogram::new(LATENCY))
+fn latency_histograms() -> HistogramFamily {
+    Family::new_with_constructor(|| Histogram::new(LATENCY_BUCKETS))
 }
 
-fn time<const N: usize>(times: &Times, labels: [Label; N], took: Duration) {
-    let histogram = times.get_or_create(&labels.into());
-    histogram.observe(took.as_secs_f64());
+fn observe<const N: usize>(family: &HistogramFamily, labels: [Label; N], duration: Duration) {
+    family.get_or_create(&labels.into()).observe(duration.as_secs_f64());
 }
 
-fn count<const N: usize>(counts: &Counts, labels: [Label; N]) {
-    counts.get_or_create(&labels.into()).inc();
+fn increment<const N: usize>(family: &CounterFamily, labels: [Label; N]) {
+    family.get_or_create(&labels.into()).inc();
 }
 
 fn register(registry: &mut Registry, name: &str, help: &str, metric: impl Metric) {
@@ -114,8 +113,8 @@ fn register(registry: &mut Registry, name: &str, help: &str, metric: impl Metric
     }
 }
 
-/// Declares the counters and histograms, each with its name, its description, and its value if that
-/// is no default.
+/// Declares the counters and histograms, each with its name and its description. An expression
+/// creates those that have no default.
 macro_rules! counters {
     ($($field:ident: $kind:ty = $name:literal, $help:literal $(, $new:expr)?;)*) => {
         struct Counters {
@@ -137,31 +136,32 @@ macro_rules! counters {
 }
 
 counters! {
-    http: Counts = "http_requests", "Requests by route, method and status";
-    http_time: Times = "http_request_duration_seconds",
-        "Time to the response; of a stream, to its start", times();
-    accepted: Counts = "events_accepted", "New events in the journal";
+    http: CounterFamily = "http_requests", "Requests by route, method and status";
+    http_time: HistogramFamily = "http_request_duration_seconds",
+        "Time to the response; of a stream, to its start", latency_histograms();
+    accepted: CounterFamily = "events_accepted", "New events in the journal";
     repeated: Counter = "events_repeated", "Events that were posted again under their key";
     fanned_out: Counter = "fanouts_done", "Fully fanned-out events";
     fanout_lag: Histogram = "fanout_lag_seconds",
-        "Time from an event until it is fully fanned out", Histogram::new(LAG);
+        "Time from an event until it is fully fanned out", Histogram::new(LAG_BUCKETS);
     reached: Counter = "fanout_people", "Users of fanned-out events";
     pushed: Counter = "fanout_pushed", "Entries on stacks";
     capped: Counter = "fanout_capped", "Entries that were dropped because the day was full";
-    feeds: Counts = "feed_answers", "Feed requests, by how they were answered";
-    store_time: Times = "store_call_duration_seconds",
-        "Time of a store call; of a stream, to its first chunk", times();
-    store_errors: Counts = "store_call_errors", "Store calls that failed";
-    opened: Counts = "deliveries_opened", "New rows of the ledger";
-    settled: Counts = "deliveries_settled", "Rows of the ledger that ended";
-    deferred: Counts = "deliveries_deferred", "Deferrals of emails";
-    provider_time: Times = "provider_call_duration_seconds",
-        "Time until the provider answered", times();
-    provider_emails: Counts = "provider_mails", "Emails in calls to the provider, by outcome";
-    reports: Counts = "reports", "Later reports of providers";
+    feeds: CounterFamily = "feed_answers", "Feed requests, by how they were answered";
+    store_time: HistogramFamily = "store_call_duration_seconds",
+        "Time of a store call; of a stream, to its first chunk", latency_histograms();
+    store_errors: CounterFamily = "store_call_errors", "Store calls that failed";
+    opened: CounterFamily = "deliveries_opened", "New rows of the ledger";
+    settled: CounterFamily = "deliveries_settled", "Rows of the ledger that ended";
+    deferred: CounterFamily = "deliveries_deferred", "Deferrals of emails";
+    provider_time: HistogramFamily = "provider_call_duration_seconds",
+        "Time until the provider answered", latency_histograms();
+    provider_emails: CounterFamily = "provider_mails",
+        "Emails in calls to the provider, by outcome";
+    reports: CounterFamily = "reports", "Later reports of providers";
     unreadable_reports: Counter = "reports_skipped",
         "Verified reports that do not have the documented form";
-    rounds: Counts = "worker_rounds", "Rounds of the worker";
+    rounds: CounterFamily = "worker_rounds", "Rounds of the worker";
     last_round: Family<Labels, Gauge<f64, AtomicU64>> = "worker_last_round_timestamp_seconds",
         "End of the last round of a part of the worker";
 }
@@ -173,18 +173,17 @@ macro_rules! gauges {
     };
 }
 
-/// Returns a gauge with a value for each of these values of a label.
-fn by<N, const M: usize>(
+/// Returns a gauge with these numbers, each for one value of a label.
+fn by_label<N, const M: usize>(
     label: &'static str,
-    values: [(&'static str, N); M],
+    numbers: [(&'static str, N); M],
 ) -> Family<Labels, Gauge<N, AtomicU64>>
 where
     AtomicU64: Atomic<N>,
 {
     let family = Family::<Labels, Gauge<N, AtomicU64>>::default();
-    for (value, number) in values {
-        let labels = vec![(label, value.into())];
-        family.get_or_create(&labels).set(number);
+    for (value, number) in numbers {
+        family.get_or_create(&vec![(label, value.into())]).set(number);
     }
     family
 }
@@ -203,13 +202,15 @@ fn store_gauges(gauges: &Gauges) -> Registry {
     // An age is 0 if nothing waits.
     let seconds = |since: DateTime<Utc>| (gauges.now - since).as_seconds_f64().max(0.0);
     let age = |since: Option<DateTime<Utc>>| ConstGauge::new(since.map_or(0.0, seconds));
-    let (pending, sending, unknown) = (work.pending, work.sending, work.unknown);
+    let delivery_counts = [
+        ("pending", work.pending.count),
+        ("sending", work.sending.count),
+        ("unknown", work.unknown.count),
+    ];
+    let delivery_ages = [("pending", work.pending), ("sending", work.sending)]
+        .map(|(state, deliveries)| (state, deliveries.since.map_or(0.0, seconds)));
     let (reachable, blocked) = state.expired_events;
-    let states =
-        [("pending", pending.count), ("sending", sending.count), ("unknown", unknown.count)];
-    let ages = [("pending", pending.since), ("sending", sending.since)];
-    let ages = ages.map(|(state, since)| (state, since.map_or(0.0, seconds)));
-    let expired = [("reachable", reachable), ("blocked", blocked)];
+    let expired_counts = [("reachable", reachable), ("blocked", blocked)];
     gauges! { registry:
         "fanouts_pending", "Accepted events that are not fully fanned out"
             = count(work.fanouts.count);
@@ -219,9 +220,11 @@ fn store_gauges(gauges: &Gauges) -> Registry {
         "batches_due", "Batches that should have closed" = count(work.batches_due.count);
         "batches_oldest_due_age_seconds", "Time since the first of these should have closed"
             = age(work.batches_due.since);
-        "deliveries", "Emails that are not settled, or unknown" = by("state", states);
+        "deliveries", "Emails that are not settled, or unknown"
+            = by_label("state", delivery_counts);
         "deliveries_oldest_age_seconds",
-            "Time since the first of those that are not settled was opened" = by("state", ages);
+            "Time since the first of those that are not settled was opened"
+            = by_label("state", delivery_ages);
         "backlog_oldest_age_seconds",
             "Time since the start of the oldest day before the window that may hold unsent events"
             = age(state.oldest_backlog);
@@ -230,7 +233,7 @@ fn store_gauges(gauges: &Gauges) -> Registry {
         "blocked_events", "Events of days before the window whose users cannot be emailed"
             = count(state.blocked_events);
         "expired_events", "Events that expired, by whether their users could be emailed"
-            = by("users", expired);
+            = by_label("users", expired_counts);
         "paused", "Whether sending is paused" = count(state.paused.into());
     }
     registry
@@ -255,23 +258,27 @@ impl Metrics {
     }
 
     /// Records an HTTP request. `route` is the pattern in the routing table.
-    pub fn answered(&self, route: Cow<'static, str>, method: &str, status: u16, took: Duration) {
-        const KNOWN: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+    pub fn answered(
+        &self,
+        route: Cow<'static, str>,
+        method: &str,
+        status: u16,
+        duration: Duration,
+    ) {
+        const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
         // Clients may send any text.
-        let method = KNOWN.into_iter().find(|known| *known == method);
-        let method = method.unwrap_or(OTHER);
+        let method = METHODS.into_iter().find(|known| *known == method).unwrap_or(OTHER);
         let [route, method] = [("route", route), ("method", method.into())];
         let status = ("status", status.to_string().into());
         let timed = [route.clone(), method.clone()];
-        time(&self.counters.http_time, timed, took);
-        count(&self.counters.http, [route, method, status]);
+        observe(&self.counters.http_time, timed, duration);
+        increment(&self.counters.http, [route, method, status]);
     }
 
     /// Counts an event that is new in the journal.
     pub fn accepted(&self, kind: &str) {
-        let known = self.types.get(kind).map(String::as_str);
-        let kind = known.unwrap_or(OTHER).to_owned();
-        count(&self.counters.accepted, [("type", kind.into())]);
+        let label = self.types.get(kind).map_or(OTHER, String::as_str).to_owned();
+        increment(&self.counters.accepted, [("type", label.into())]);
     }
 
     /// Counts an event that was posted again.
@@ -280,32 +287,32 @@ impl Metrics {
     }
 
     /// Records a completed fan-out, and the time since the event happened.
-    pub fn fanned_out(&self, lag: Duration, people: u64, pushed: u64, capped: u64) {
-        let all = &self.counters;
-        all.fanned_out.inc();
-        all.fanout_lag.observe(lag.as_secs_f64());
-        all.reached.inc_by(people);
-        all.pushed.inc_by(pushed);
-        all.capped.inc_by(capped);
+    pub fn fanned_out(&self, lag: Duration, users: u64, pushed: u64, capped: u64) {
+        let counters = &self.counters;
+        counters.fanned_out.inc();
+        counters.fanout_lag.observe(lag.as_secs_f64());
+        counters.reached.inc_by(users);
+        counters.pushed.inc_by(pushed);
+        counters.capped.inc_by(capped);
     }
 
     /// Counts a feed request: `known` if the feed is unchanged, without a read from the store,
     /// otherwise `unchanged` or `made`.
-    pub fn fed(&self, answer: &'static str) {
-        count(&self.counters.feeds, [("kind", answer.into())]);
+    pub fn fed(&self, kind: &'static str) {
+        increment(&self.counters.feeds, [("kind", kind.into())]);
     }
 
     /// Records a call of the store.
-    pub fn stored(&self, verb: &'static str, took: Duration, is_ok: bool) {
-        time(&self.counters.store_time, [("verb", verb.into())], took);
+    pub fn stored(&self, verb: &'static str, duration: Duration, is_ok: bool) {
+        observe(&self.counters.store_time, [("verb", verb.into())], duration);
         if !is_ok {
-            count(&self.counters.store_errors, [("verb", verb.into())]);
+            increment(&self.counters.store_errors, [("verb", verb.into())]);
         }
     }
 
     /// Counts a new delivery.
     pub fn opened(&self, occasion: &'static str) {
-        count(&self.counters.opened, [("occasion", occasion.into())]);
+        increment(&self.counters.opened, [("occasion", occasion.into())]);
     }
 
     /// Counts a delivery that ended.
@@ -316,27 +323,27 @@ impl Metrics {
             ("provider", self.provider.clone().into()),
             ("reason", reason.into()),
         ];
-        count(&self.counters.settled, labels);
+        increment(&self.counters.settled, labels);
     }
 
     /// Counts a deferral of an email.
     pub fn deferred(&self, occasion: &'static str) {
-        count(&self.counters.deferred, [("occasion", occasion.into())]);
+        increment(&self.counters.deferred, [("occasion", occasion.into())]);
     }
 
     /// Records a call to the provider, with the outcome of each email.
-    pub fn called(&self, took: Duration, outcomes: impl IntoIterator<Item = &'static str>) {
+    pub fn called(&self, duration: Duration, outcomes: impl IntoIterator<Item = &'static str>) {
         let provider = || ("provider", self.provider.clone().into());
-        time(&self.counters.provider_time, [provider()], took);
+        observe(&self.counters.provider_time, [provider()], duration);
         for outcome in outcomes {
             let labels = [provider(), ("outcome", outcome.into())];
-            count(&self.counters.provider_emails, labels);
+            increment(&self.counters.provider_emails, labels);
         }
     }
 
     /// Counts a report of the provider.
     pub fn reported(&self, kind: &'static str) {
-        count(&self.counters.reports, [("kind", kind.into())]);
+        increment(&self.counters.reports, [("kind", kind.into())]);
     }
 
     /// Counts verified reports that were skipped because they do not have the documented form.
@@ -353,7 +360,7 @@ impl Metrics {
             let last = self.counters.last_round.get_or_create(&vec![part.clone()]);
             last.set(at.timestamp_millis() as f64 / 1_000.0);
         }
-        count(&self.counters.rounds, [part, ("result", result.into())]);
+        increment(&self.counters.rounds, [part, ("result", result.into())]);
     }
 
     /// Returns all metrics, including these gauges, as OpenMetrics text.

@@ -9,9 +9,9 @@ use std::io::{self, Write};
 use std::path::Path;
 
 /// The permission bits for everyone except the owner.
-const OTHERS: u32 = 0o077;
+const GROUP_AND_WORLD: u32 = 0o077;
 /// The permission bits for users outside the file's group.
-const EVERYBODY: u32 = 0o007;
+const WORLD: u32 = 0o007;
 
 /// Returns options that open files for writing. New files get the mode 0600.
 pub fn options() -> OpenOptions {
@@ -30,7 +30,7 @@ pub fn create(path: &Path) -> io::Result<File> {
     {
         use std::os::unix::fs::PermissionsExt;
         let metadata = file.metadata()?;
-        if metadata.is_file() && metadata.permissions().mode() & OTHERS != 0 {
+        if metadata.is_file() && metadata.permissions().mode() & GROUP_AND_WORLD != 0 {
             file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
         }
     }
@@ -53,7 +53,7 @@ pub fn replace(path: &Path, content: impl AsRef<[u8]>) -> io::Result<()> {
         std::fs::rename(&draft, path)
     };
     write().inspect_err(|_| {
-        // An error means that there is no draft to remove.
+        // This fails if the draft was not created.
         let _ = std::fs::remove_file(&draft);
     })
 }
@@ -70,16 +70,16 @@ pub fn folder(path: &Path) -> io::Result<()> {
 /// Returns the mode, such as `644`, if it gives any access to users other than the owner. Returns
 /// `None` if the path cannot be read, and on systems other than Unix.
 pub fn open_to_others(path: &Path) -> Option<String> {
-    open_to(OTHERS, path)
+    mode_open_to(GROUP_AND_WORLD, path)
 }
 
 /// Like [`open_to_others`], but for users outside the file's group. An administrator may own a file
 /// that a service reads through its group.
 pub fn open_to_everybody(path: &Path) -> Option<String> {
-    open_to(EVERYBODY, path)
+    mode_open_to(WORLD, path)
 }
 
-fn open_to(mask: u32, path: &Path) -> Option<String> {
+fn mode_open_to(mask: u32, path: &Path) -> Option<String> {
     #[cfg(unix)]
     let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(path).ok()?) & 0o777;
     #[cfg(not(unix))]
@@ -92,10 +92,10 @@ mod tests {
     use super::*;
 
     fn names(folder: &Path) -> Vec<String> {
-        let entries = std::fs::read_dir(folder).unwrap();
-        let name = |entry: io::Result<std::fs::DirEntry>| entry.unwrap().file_name();
-        let names = entries.map(name).map(|name| name.into_string().unwrap());
-        names.collect()
+        std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect()
     }
 
     #[test]

@@ -37,10 +37,10 @@ impl Intercept for MeasuredStore {
         if verb == "change_notices" {
             return work.await;
         }
-        let began = Instant::now();
-        let done = work.await;
-        self.metrics.stored(verb, began.elapsed(), done.is_ok());
-        done
+        let started = Instant::now();
+        let result = work.await;
+        self.metrics.stored(verb, started.elapsed(), result.is_ok());
+        result
     }
 
     /// Times a stream until its first chunk, because later chunks depend on the speed of the
@@ -50,14 +50,13 @@ impl Intercept for MeasuredStore {
         verb: &'static str,
         chunks: BoxStream<'a, Result<T>>,
     ) -> BoxStream<'a, Result<T>> {
-        let began = Instant::now();
-        let mut first = true;
+        let started = Instant::now();
+        let mut is_first = true;
         let measured = chunks.inspect(move |chunk| {
-            if first || chunk.is_err() {
-                let is_ok = chunk.is_ok();
-                self.metrics.stored(verb, began.elapsed(), is_ok);
+            if is_first || chunk.is_err() {
+                self.metrics.stored(verb, started.elapsed(), chunk.is_ok());
             }
-            first = false;
+            is_first = false;
         });
         measured.boxed()
     }
@@ -73,8 +72,10 @@ impl Intercept for MeasuredStore {
 
     fn saved(&self, progress: &[(Id, FanOutProgress)], saved: &[bool]) {
         let now = self.clock.now();
-        let saved = progress.iter().zip(saved).filter(|(_, saved)| **saved);
-        for ((id, progress), _) in saved.filter(|((_, progress), _)| progress.done) {
+        for ((id, progress), is_saved) in progress.iter().zip(saved) {
+            if !is_saved || !progress.done {
+                continue;
+            }
             let lag = (now - id.time()).to_std().unwrap_or_default();
             let counts = progress.counts;
             self.metrics.fanned_out(lag, counts.people, counts.pushed, counts.capped);
@@ -83,21 +84,22 @@ impl Intercept for MeasuredStore {
     }
 
     fn opened(&self, rows: &[Delivery], opened: &[bool]) {
-        for (row, _) in rows.iter().zip(opened).filter(|(_, opened)| **opened) {
+        for (row, _) in rows.iter().zip(opened).filter(|(_, is_opened)| **is_opened) {
             self.metrics.opened(occasion(&row.id));
         }
     }
 
     fn advanced(&self, transitions: &[Transition], applied: &[bool]) {
-        let applied = transitions.iter().zip(applied).filter(|(_, ok)| **ok);
-        applied.for_each(|(transition, _)| self.count_transition(transition));
+        for (transition, _) in transitions.iter().zip(applied).filter(|(_, is_ok)| **is_ok) {
+            self.count_transition(transition);
+        }
     }
 
     fn reported(&self, feedback: &[(DeliveryId, Feedback)], _: &()) {
         for (delivery, Feedback { news, .. }) in feedback {
             let (delivery, news) = (delivery.tag(), news.as_str());
             self.metrics.reported(news);
-            tracing::debug!(%delivery, news, "a report was noted");
+            tracing::debug!(%delivery, news, "a report was recorded");
         }
     }
 }
@@ -117,7 +119,7 @@ impl MeasuredStore {
             Transition::Defer(deferral) => {
                 self.metrics.deferred(occasion);
                 let delivery = deferral.id.tag();
-                tracing::debug!(%delivery, occasion, "a delivery was put off");
+                tracing::debug!(%delivery, occasion, "a delivery was deferred");
             }
             Transition::HandOver(handover) => {
                 let delivery = handover.id.tag();
@@ -130,8 +132,5 @@ impl MeasuredStore {
 
 /// Returns the label for the occasion of a delivery, which its id starts with.
 fn occasion(id: &DeliveryId) -> &'static str {
-    match id.as_str().starts_with("batch:") {
-        true => "batch",
-        false => "digest",
-    }
+    if id.as_str().starts_with("batch:") { "batch" } else { "digest" }
 }

@@ -50,15 +50,15 @@ macro_rules! services {
 
 services! {
     /// Accepts events.
-    notify -> Notify { context, coalescer: accepting };
+    notify -> Notify { context, coalescer: event_coalescer };
     /// Finds unknown types, objects and users of events.
-    known -> NameLookup { context, coalescer: looking_up };
+    known -> NameLookup { context, coalescer: name_coalescer };
     /// Reads and writes objects, except those of mapped models, and retracts events.
     objects -> ObjectService { context, feed_cache } with batches;
     /// Imports files.
     import -> Import {} with people, notify, objects, suppressions;
     /// Reads feeds, and marks their items.
-    feeds -> Feeds { context, cache: feed_cache, reads: reading, coalescer: marking };
+    feeds -> Feeds { context, cache: feed_cache, reads: feed_coalescer, coalescer: mark_coalescer };
     /// Lists, settles and retries deliveries.
     deliveries -> DeliveryService { context };
     /// Finds and sends the digests that are due.
@@ -86,7 +86,7 @@ services! {
     /// Reports the state of the whole installation.
     status -> StatusService { context } with activity, deliveries, backlog, known;
     /// Answers scrapes of metrics.
-    scrape -> Scrape { context, cache: scraped } with backlog;
+    scrape -> Scrape { context, cache: scrape_cache } with backlog;
 }
 
 impl App {
@@ -116,7 +116,7 @@ impl App {
         Sender::new(self.compose())
     }
 
-    /// Shows the emails that a run would send, and writes nothing.
+    /// Shows the emails that a run would send, without sending them or writing to the store.
     pub fn dry_run(&self) -> DryRun {
         DryRun { digests: self.digests(), max_rendered: MAX_RENDERED }
     }

@@ -105,7 +105,7 @@ fn questionable_batch_options_cause_warnings_with_advice() {
             "types.Like.window is longer than max_wait, which always ends the batch before; make it at most max_wait",
             "types.Odd.One.route is batch, but neither window nor cooldown is longer than 0s: nothing is gathered; \
              set one of them, or route = \"immediate\"",
-            "types.Mention.batch_key is also that of types.Reply, whose batches gather otherwise: the event that joined last says \
+            "types.Mention.batch_key is also that of types.Reply, whose batches gather otherwise: the event that joined last determines \
              when both close; give both the same window, cooldown, max_wait, close_at, keep and leading",
         ]
     );

@@ -1,8 +1,9 @@
 //! Brands: the tables `[brands.NAME]`.
 //!
 //! A brand overrides options of `site`, `mail`, `server.public_url` and the keys of `hooks`. It
-//! inherits the others, but dependent options only together ([`GROUPS`]). A brand with its own
-//! sender, for example, does not inherit the Reply-To address. A brand is checked like the default.
+//! inherits the others, but dependent options only together ([`DEPENDENT_OPTIONS`]). A brand with
+//! its own sender, for example, does not inherit the Reply-To address. A brand is checked like the
+//! default.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use toml::{Table, Value};
 use super::reader::TableReader;
 use super::sections::hook_keys;
 use super::server::read_site;
-use super::sources::{DEFAULT_TABLE, PREFIX, option_of, overlay, set};
+use super::sources::{DEFAULT_TABLE, PREFIX, option_of_variable, overlay, set_option};
 use super::{Mail, Server};
 use crate::domain::{BrandName, Site};
 use crate::email::hooks::Keys;
@@ -30,9 +31,9 @@ pub struct Brand {
     pub hooks: Keys,
 }
 
-/// Dependent options: a section and two lists of its options. If a brand sets one of the first
-/// list, unset options of the second get their defaults instead of inherited values.
-const GROUPS: [(&str, &str, &str); 5] = [
+/// Dependent options: a section and two lists of its options. If a brand sets an option of the
+/// first list, its unset options of the second get their defaults instead of inherited values.
+const DEPENDENT_OPTIONS: [(&str, &str, &str); 5] = [
     ("site", "name", "url logo feedback_id"),
     ("mail", "from", "reply_to list_domain dkim_selector"),
     // The options that identify an account at a provider.
@@ -55,12 +56,12 @@ const GROUPS: [(&str, &str, &str); 5] = [
 pub(super) fn set_by_variable(table: &mut Table, name: &str, text: &str) -> bool {
     let brands = table.get_mut("brands").and_then(Value::as_table_mut);
     for (brand, own) in brands.into_iter().flatten() {
-        let option = option_of(&prefix(brand), name).filter(|option| {
+        let option = option_of_variable(&variable_prefix(brand), name).filter(|option| {
             let (section, _) = option.split_once('.').unwrap_or_default();
             ["site", "mail", "server", "hooks"].contains(&section)
         });
         if let (Some(option), Some(own)) = (option, own.as_table_mut()) {
-            set(own, &option, text);
+            set_option(own, &option, text);
             return true;
         }
     }
@@ -68,7 +69,7 @@ pub(super) fn set_by_variable(table: &mut Table, name: &str, text: &str) -> bool
 }
 
 /// Returns the prefix of a brand's variables.
-fn prefix(brand: &str) -> String {
+fn variable_prefix(brand: &str) -> String {
     format!("{PREFIX}BRANDS_{}_", brand.to_uppercase().replace('-', "_"))
 }
 
@@ -82,18 +83,17 @@ pub(super) fn read(
         let own = r.table(path);
         read_brand(r, path, &with_inherited(merged, &own), lease)
     });
-    let mut known = BTreeMap::new();
+    let mut brands_by_prefix = BTreeMap::new();
     for (name, _) in &brands {
-        let prefix = prefix(name.as_str());
-        if let Some(other) = known.insert(prefix.clone(), name) {
-            let why = format!(
+        let prefix = variable_prefix(name.as_str());
+        if let Some(other) = brands_by_prefix.insert(prefix.clone(), name) {
+            let problem = format!(
                 "and {other} have the same variables ({prefix}…); call one of them something else"
             );
-            r.problem(&format!("brands.{name}"), why);
+            r.add_problem(&format!("brands.{name}"), problem);
         }
     }
-    let brands = brands.into_iter();
-    brands.filter_map(|(name, brand)| Some((name, brand?))).collect()
+    brands.into_iter().filter_map(|(name, brand)| Some((name, brand?))).collect()
 }
 
 fn read_brand(
@@ -123,9 +123,10 @@ fn read_brand(
             Some(brand)
         }
         Err(mut problems) => {
-            problems.0.retain(|one| !r.is_wrong(&one.option));
+            // A problem of the default is not repeated for each brand.
+            problems.0.retain(|problem| !r.has_problem(&problem.option));
             for problem in problems.0 {
-                r.problem(&format!("{path}.{}", problem.option), problem.what);
+                r.add_problem(&format!("{path}.{}", problem.option), problem.what);
             }
             None
         }
@@ -136,17 +137,17 @@ fn read_brand(
 /// the brand are kept, so that they are reported.
 fn with_inherited(merged: &Table, own: &Table) -> Table {
     let section = |table: &Table, name: &str| {
-        let section = table.get(name).and_then(Value::as_table);
-        section.cloned().unwrap_or_default()
+        table.get(name).and_then(Value::as_table).cloned().unwrap_or_default()
     };
     let mut table = Table::new();
     for name in ["site", "mail"] {
-        let (mut inherited, ours) = (section(merged, name), section(own, name));
-        for (_, given, others) in GROUPS.iter().filter(|(of, ..)| *of == name) {
-            if !given.split(' ').any(|option| ours.contains_key(option)) {
+        let (mut inherited, own_section) = (section(merged, name), section(own, name));
+        for (group_section, triggers, dependents) in DEPENDENT_OPTIONS {
+            let has_trigger = || triggers.split(' ').any(|option| own_section.contains_key(option));
+            if group_section != name || !has_trigger() {
                 continue;
             }
-            for option in others.split(' ') {
+            for option in dependents.split(' ') {
                 inherited.remove(option);
                 let default = DEFAULT_TABLE[name].get(option);
                 inherited.extend(default.map(|value| (option.to_owned(), value.clone())));

@@ -97,46 +97,46 @@ impl Mail {
     /// Reads the section `[mail]`. Adds a problem for each invalid or missing value.
     pub(super) fn read(r: &mut TableReader<'_>, lease: TimeDelta) -> Self {
         let names = format!("outbox, smtp, {}", Provider::names("or"));
-        let name = r.optional_with("mail.provider", &names, ProviderName::parse);
-        let name = name.unwrap_or(ProviderName::Outbox);
+        let name = r
+            .parse_non_empty_with("mail.provider", &names, ProviderName::parse)
+            .unwrap_or(ProviderName::Outbox);
         let from = r.address("mail.from").unwrap_or_else(|| {
-            if !r.is_wrong("mail.from") {
-                r.problem("mail.from", "must be an email address");
+            if !r.has_problem("mail.from") {
+                r.add_problem("mail.from", "must be an email address");
             }
             Address::new("nobody@localhost.localdomain").expect("this is an address")
         });
         let range = TimeDelta::seconds(1)..=TimeDelta::minutes(5);
         let timeout = r.duration("mail.timeout", range);
-        if !matches!(name, ProviderName::Outbox) {
-            if from.is_placeholder() && !r.is_wrong("mail.from") {
-                let title = name.api().map_or("SMTP", |provider| provider.title);
-                let what =
-                    format!("is still the default; {title} sends only for an address that you own");
-                r.problem("mail.from", what);
-            }
-            if timeout * 2 > lease {
-                r.problem(
-                    "mail.timeout",
-                    "must be at most half of delivery.lease, or deliveries are lost to other workers while their emails are being sent",
-                );
-            }
+        let is_sending = !matches!(name, ProviderName::Outbox);
+        if is_sending && from.is_placeholder() && !r.has_problem("mail.from") {
+            let title = name.api().map_or("SMTP", |provider| provider.title);
+            let problem =
+                format!("is still the default; {title} sends only for an address that you own");
+            r.add_problem("mail.from", problem);
         }
-        let from_name = r.optional("mail.from_name");
+        if is_sending && timeout * 2 > lease {
+            r.add_problem(
+                "mail.timeout",
+                "must be at most half of delivery.lease, or deliveries are lost to other workers while their emails are being sent",
+            );
+        }
+        let from_name = r.non_empty("mail.from_name");
         let sender = SenderAddress {
             from,
             from_name: from_name.unwrap_or_else(|| r.string("site.name")),
             reply_to: r.address("mail.reply_to"),
         };
         let calls_per_second = NonZeroU32::new(r.number("mail.calls_per_second", 0..=1000));
-        let usual = name.api().map_or(20, |provider| provider.calls_per_second);
-        let usual = NonZeroU32::new(usual).unwrap_or(NonZeroU32::MIN);
+        let provider_rate = name.api().map_or(20, |provider| provider.calls_per_second);
+        let default_rate = NonZeroU32::new(provider_rate).unwrap_or(NonZeroU32::MIN);
         let per_call = r.number("mail.per_call", 0..=1000);
         let domains =
             "a domain such as art.example: letters, digits, hyphens and dots, 190 at most";
-        let list_domain = r.optional_with("mail.list_domain", domains, to_domain);
+        let list_domain = r.parse_non_empty_with("mail.list_domain", domains, to_domain);
         let selectors = "a DKIM selector: letters, digits, -, _ and dots";
         Self {
-            dkim_selector: r.optional_with("mail.dkim_selector", selectors, selector),
+            dkim_selector: r.parse_non_empty_with("mail.dkim_selector", selectors, parse_selector),
             transport: transport(r, name, timeout, sender.clone()),
             outbox: r.string("mail.outbox").into(),
             outbox_pages: r.flag("mail.outbox_pages"),
@@ -145,15 +145,16 @@ impl Mail {
                 .or_else(|| to_domain(sender.from.domain()))
                 .unwrap_or_else(|| "localhost".to_owned()),
             sender,
-            templates: r.optional("mail.templates").map(PathBuf::from),
+            templates: r.non_empty("mail.templates").map(PathBuf::from),
             timeout,
-            calls_per_second: calls_per_second.unwrap_or(usual),
+            calls_per_second: calls_per_second.unwrap_or(default_rate),
             per_call: (per_call > 0).then_some(per_call),
         }
     }
 }
 
-/// Reads all options, including those that the provider does not use, to report invalid values.
+/// Reads the transport. It also reads options that the provider does not use, to report invalid
+/// values.
 fn transport(
     r: &mut TableReader<'_>,
     name: ProviderName,
@@ -162,19 +163,19 @@ fn transport(
 ) -> Transport {
     let key = r.secret("mail.key");
     let wanted = "an address that begins with https://, or with http:// and a host of this machine";
-    let url = r.optional_with("mail.url", wanted, |text| {
+    let url = r.parse_non_empty_with("mail.url", wanted, |text| {
         let is_safe = is_safe(&Url::parse(text).ok()?);
         is_safe.then(|| text.trim_end_matches('/').to_owned())
     });
-    let (region, usual) = region(r, name.api());
-    let mut given = BTreeMap::new();
+    let (region, default_url) = region(r, name.api());
+    let mut values = BTreeMap::new();
     let providers = name.api().into_iter().chain(PROVIDERS);
     for option in providers.flat_map(|provider| provider.options) {
         // If providers share an option, the selected provider's rules apply.
-        let read = || r.optional_with(option.path, option.wanted, option.parse);
-        given.entry(option.path).or_insert_with(read);
+        let read = || r.parse_non_empty_with(option.path, option.wanted, option.parse);
+        values.entry(option.path).or_insert_with(read);
     }
-    let relay = smtp(r, name, timeout, sender);
+    let relay = smtp_relay(r, name, timeout, sender);
     let provider = match name {
         ProviderName::Outbox => return Transport::Outbox,
         ProviderName::Smtp => return Transport::Smtp(relay),
@@ -182,11 +183,11 @@ fn transport(
     };
     let mut options = BTreeMap::from([("mail.region", region)]);
     for MailOption { path, unset, .. } in provider.options {
-        let value = match (given.remove(path).flatten(), unset) {
+        let value = match (values.remove(path).flatten(), unset) {
             (Some(value), _) => value,
-            (None, Unset::Means(value)) => (*value).to_owned(),
-            (None, Unset::Lacks(what)) => {
-                r.problem(path, *what);
+            (None, Unset::Means(default)) => (*default).to_owned(),
+            (None, Unset::Lacks(problem)) => {
+                r.add_problem(path, *problem);
                 continue;
             }
         };
@@ -194,13 +195,13 @@ fn transport(
     }
     if key.is_none() {
         let title = provider.title;
-        let what = format!("is needed with {title}; mail.key_file names a file that holds it");
-        r.problem("mail.key", what);
+        let problem = format!("is needed with {title}; mail.key_file names a file that holds it");
+        r.add_problem("mail.key", problem);
     }
     Transport::Api(ProviderApi {
         provider,
         key: Secret::new(key.unwrap_or_default()),
-        url: url.unwrap_or(usual),
+        url: url.unwrap_or(default_url),
         options,
     })
 }
@@ -208,40 +209,44 @@ fn transport(
 /// Returns the region, and the base URL of the API there. Without a provider, a region of any
 /// provider is valid.
 fn region(r: &mut TableReader<'_>, provider: Option<&Provider>) -> (String, String) {
-    let region = r.optional("mail.region").unwrap_or_else(|| "us".into());
-    let mut all = PROVIDERS.iter();
-    let of = provider.or_else(|| all.find(|one| one.url_in(&region).is_ok()));
-    let url = of.or(PROVIDERS.first()).map(|one| one.url_in(&region));
-    let url = url.unwrap_or_else(|| Ok(String::new()));
-    let url = url.map_err(|what| r.problem("mail.region", what));
-    (region, url.unwrap_or_default())
+    let region = r.non_empty("mail.region").unwrap_or_else(|| "us".into());
+    let has_region = |provider: &&Provider| provider.url_in(&region).is_ok();
+    let regional = provider.or_else(|| PROVIDERS.iter().find(has_region)).unwrap_or(&PROVIDERS[0]);
+    let url = regional.url_in(&region).unwrap_or_else(|problem| {
+        r.add_problem("mail.region", problem);
+        String::new()
+    });
+    (region, url)
 }
 
-fn smtp(
+fn smtp_relay(
     r: &mut TableReader<'_>,
     name: ProviderName,
     timeout: TimeDelta,
     sender: SenderAddress,
 ) -> Relay {
-    let host = r.optional("mail.smtp_host").unwrap_or_default();
+    let host = r.non_empty("mail.smtp_host").unwrap_or_default();
     let port = r.number("mail.smtp_port", 1..=65_535);
-    let security = r.optional_parse("mail.smtp_tls", "starttls, tls or none");
-    let user = r.optional("mail.smtp_user");
+    let security =
+        r.parse_non_empty("mail.smtp_tls", "starttls, tls or none").unwrap_or(Security::StartTls);
+    let user = r.non_empty("mail.smtp_user");
     let password = r.secret("mail.smtp_password");
-    let security = security.unwrap_or(Security::StartTls);
     if matches!(name, ProviderName::Smtp) {
         if host.is_empty() {
-            let what = "is needed with SMTP: the server that accepts the emails";
-            r.problem("mail.smtp_host", what);
+            r.add_problem(
+                "mail.smtp_host",
+                "is needed with SMTP: the server that accepts the emails",
+            );
         }
         if security == Security::Plain && !is_this_machine(&host) {
-            let what =
-                "can be \"none\" only for a server on this machine; use \"starttls\" or \"tls\"";
-            r.problem("mail.smtp_tls", what);
+            r.add_problem(
+                "mail.smtp_tls",
+                "can be \"none\" only for a server on this machine; use \"starttls\" or \"tls\"",
+            );
         }
         match (&user, &password) {
-            (Some(_), None) => r.problem("mail.smtp_password", "is needed with mail.smtp_user"),
-            (None, Some(_)) => r.problem("mail.smtp_user", "is needed with mail.smtp_password"),
+            (Some(_), None) => r.add_problem("mail.smtp_password", "is needed with mail.smtp_user"),
+            (None, Some(_)) => r.add_problem("mail.smtp_user", "is needed with mail.smtp_password"),
             _ => {}
         }
     }
@@ -256,21 +261,21 @@ fn smtp(
     }
 }
 
-fn selector(text: &str) -> Option<String> {
+fn parse_selector(text: &str) -> Option<String> {
     let selector = plain_word(text, "-_.", 1..=63)?.to_ascii_lowercase();
     Some(selector).filter(|selector| !selector.starts_with('.'))
 }
 
-/// The longest domain, so that it fits into a List-Id of 255 bytes (RFC 2919, section 2).
-const MOST_LIST_DOMAIN: usize = 190;
+/// The longest domain in bytes, so that it fits into a List-Id of 255 bytes (RFC 2919, section 2).
+const MAX_LIST_DOMAIN: usize = 190;
 
 /// Returns the domain in ASCII and lower case; `None` if it is invalid or too long.
 fn to_domain(text: &str) -> Option<String> {
     let ascii = idna::domain_to_ascii(text).ok()?;
-    let known = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
-    let fits = |word: &str| !word.is_empty() && word.bytes().all(known);
-    let fits = ascii.len() <= MOST_LIST_DOMAIN && ascii.split('.').all(fits);
-    fits.then_some(ascii)
+    let is_allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
+    let is_label = |label: &str| !label.is_empty() && label.bytes().all(is_allowed);
+    let is_valid = ascii.len() <= MAX_LIST_DOMAIN && ascii.split('.').all(is_label);
+    is_valid.then_some(ascii)
 }
 
 #[cfg(test)]

@@ -15,9 +15,9 @@ use crate::domain::batch::{BatchPolicy, ChosenKey};
 use crate::domain::{EventType, Mandate, ModelName, Policies, Policy, Route};
 
 /// The batch options that are inherited together.
-const TIMES: [&str; 3] = ["window", "cooldown", "max_wait"];
+const TIME_OPTIONS: [&str; 3] = ["window", "cooldown", "max_wait"];
 /// The batch options that are inherited one by one.
-const OTHERS: [&str; 3] = ["close_at", "keep", "leading"];
+const SINGLE_OPTIONS: [&str; 3] = ["close_at", "keep", "leading"];
 
 /// Reads the policies of event types. Batch options that a type omits come from `standard`.
 pub(super) fn read_types(r: &mut TableReader<'_>, standard: &BatchPolicy) -> Policies {
@@ -25,13 +25,13 @@ pub(super) fn read_types(r: &mut TableReader<'_>, standard: &BatchPolicy) -> Pol
         r.each("types", |r, _: &EventType, path| policy(r, path, standard));
     for (index, (name, policy)) in types.iter().enumerate() {
         // One warning per type is enough: the first difference.
-        let others = &types[..index];
-        let same_key = |other: &Policy| other.key.is_some() && other.key == policy.key;
-        let differs = |other: &Policy| same_key(other) && other.batch != policy.batch;
-        if let Some((other, _)) = others.iter().find(|(_, other)| differs(other)) {
+        let differs = |other: &Policy| {
+            other.key.is_some() && other.key == policy.key && other.batch != policy.batch
+        };
+        if let Some((other, _)) = types[..index].iter().find(|(_, other)| differs(other)) {
             r.warn(
                 &format!("types.{name}.batch_key"),
-                format!("is also that of types.{other}, whose batches gather otherwise: the event that joined last says when both close"),
+                format!("is also that of types.{other}, whose batches gather otherwise: the event that joined last determines when both close"),
                 "give both the same window, cooldown, max_wait, close_at, keep and leading",
             );
         }
@@ -46,27 +46,27 @@ fn policy(r: &mut TableReader<'_>, path: &str, batch: &BatchPolicy) -> Policy {
     let phrase = "a phrase such as \"commented on\": one line of 1 to 60 characters";
     let category = "a name such as \"Community\": one line of 1 to 60 characters";
     let policy = Policy {
-        route: r.optional_parse(&option("route"), routes).unwrap_or(standard.route),
-        model: r.optional_with(&option("model"), "the name of a model", |text| {
+        route: r.parse_non_empty(&option("route"), routes).unwrap_or(standard.route),
+        model: r.parse_non_empty_with(&option("model"), "the name of a model", |text| {
             let name = ModelName::new(text).ok();
             name.filter(|name| !name.as_str().contains(':'))
         }),
         unknown_objects: r
-            .optional_parse(&option("unknown_objects"), "skip or mail")
+            .parse_non_empty(&option("unknown_objects"), "skip or mail")
             .unwrap_or(standard.unknown_objects),
-        heading: r.optional(&option("heading")),
-        phrase: r.optional_parse(&option("phrase"), phrase),
+        heading: r.non_empty(&option("heading")),
+        phrase: r.parse_non_empty(&option("phrase"), phrase),
         batch: read_batch(r, path, batch),
         key: batch_key(r, path),
-        category: r.optional_parse(&option("category"), category),
+        category: r.parse_non_empty(&option("category"), category),
         mandatory: mandate(r, &option("mandatory")),
         feed: r.if_set(&option("feed"), TableReader::flag).unwrap_or(standard.feed),
         branded: r.if_set(&option("branded"), TableReader::flag).unwrap_or(standard.branded),
     };
     if policy.branded && policy.route == Route::Digest {
-        r.problem(
+        r.add_problem(
             &option("branded"),
-            "needs another route than digest, as a digest is of one brand: set route = \"batch\", \"immediate\" or \"never\"",
+            "needs another route than digest, as a digest has one brand: set route = \"batch\", \"immediate\" or \"never\"",
         );
     }
     if policy.route == Route::Never && !policy.feed {
@@ -92,12 +92,12 @@ fn mandate(r: &mut TableReader<'_>, option: &str) -> Option<Mandate> {
         return flag.then(Mandate::default);
     }
     let wanted = "true, false, or the reason that people read: one line of 1 to 120 characters";
-    let mandate = r.optional_with(option, wanted, |text| match text {
+    let parse = |text: &str| match text {
         "true" => Some(Some(Mandate::default())),
         "false" => Some(None),
         reason => reason.parse().ok().map(Some),
-    });
-    mandate.flatten()
+    };
+    r.parse_non_empty_with(option, wanted, parse).flatten()
 }
 
 /// Reads the section `[batch]`.
@@ -110,37 +110,35 @@ pub(super) fn standard_batch(r: &mut TableReader<'_>) -> BatchPolicy {
 fn read_batch(r: &mut TableReader<'_>, path: &str, standard: &BatchPolicy) -> BatchPolicy {
     let month = TimeDelta::days(30);
     let option = |name: &str| format!("{path}.{name}");
-    let mut is_set = |names: [&str; 3]| names.map(|name| r.is_set(&option(name))).contains(&true);
-    let (has_times, has_others) = (is_set(TIMES), is_set(OTHERS));
-    if !has_times && !has_others {
+    // All of them are marked as known, also after the first that is set.
+    let mut has_any = |names: [&str; 3]| names.map(|name| r.is_set(&option(name))).contains(&true);
+    let (has_times, has_single_options) = (has_any(TIME_OPTIONS), has_any(SINGLE_OPTIONS));
+    if !has_times && !has_single_options {
         return *standard;
     }
     let mut policy = *standard;
     if has_times {
-        let mut time = |name: &str| {
-            let time =
-                r.if_set(&option(name), |r, option| r.duration(option, TimeDelta::zero()..=month));
-            time.unwrap_or_default()
+        let mut duration = |name: &str| {
+            r.if_set(&option(name), |r, option| r.duration(option, TimeDelta::zero()..=month))
+                .unwrap_or_default()
         };
-        (policy.window, policy.cooldown) = (time("window"), time("cooldown"));
-        let longest = r.if_set(&option("max_wait"), |r, option| {
+        (policy.window, policy.cooldown) = (duration("window"), duration("cooldown"));
+        let max_wait = r.if_set(&option("max_wait"), |r, option| {
             let is_none = r.value(option).and_then(Value::as_str) == Some("none");
             (!is_none).then(|| r.duration(option, TimeDelta::seconds(1)..=month))
         });
-        policy.max_wait = longest.flatten();
+        policy.max_wait = max_wait.flatten();
     }
     if let Some(count) = r.if_set(&option("close_at"), |r, option| r.number(option, 0..=1_000_000))
     {
         policy.close_at = NonZeroU64::new(count);
     }
     let wanted = "first or last and a number from 1 to 100, such as \"last 10\"";
-    let keep = r.optional_parse(&option("keep"), wanted);
-    policy.keep = keep.unwrap_or(policy.keep);
-    let leading = r.if_set(&option("leading"), TableReader::flag);
-    policy.leading = leading.unwrap_or(policy.leading);
-    for (name, why, advice) in policy.doubts() {
+    policy.keep = r.parse_non_empty(&option("keep"), wanted).unwrap_or(policy.keep);
+    policy.leading = r.if_set(&option("leading"), TableReader::flag).unwrap_or(policy.leading);
+    for (name, doubt, advice) in policy.doubts() {
         // An inherited option is not at this path, and an invalid one is a problem already.
-        r.warn(&option(name), why, advice);
+        r.warn(&option(name), doubt, advice);
     }
     policy
 }
@@ -148,7 +146,7 @@ fn read_batch(r: &mut TableReader<'_>, path: &str, standard: &BatchPolicy) -> Ba
 /// Reads the batch key of a type: the key of events that have none of their own.
 fn batch_key(r: &mut TableReader<'_>, path: &str) -> Option<ChosenKey> {
     let wanted = "a batch key: 1 to 256 bytes without control characters";
-    r.optional_parse(&format!("{path}.batch_key"), wanted)
+    r.parse_non_empty(&format!("{path}.batch_key"), wanted)
 }
 
 /// A named policy to compare.
@@ -187,14 +185,14 @@ impl Candidates {
         overlay(&mut merged, file);
         let mut r = TableReader::new(&merged, &DEFAULT_TABLE, Vec::new());
         let standard = standard_batch(&mut r);
-        let policies = r.each("policies", |r, name: &String, path| Candidate {
+        let named_policies = r.each("policies", |r, name: &String, path| Candidate {
             name: name.clone(),
             policy: read_batch(r, path, &standard),
             key: batch_key(r, path),
         });
-        let policies: Vec<_> = policies.into_iter().map(|(_, policy)| policy).collect();
+        let policies: Vec<_> = named_policies.into_iter().map(|(_, policy)| policy).collect();
         if policies.is_empty() {
-            r.problem("policies", "has no policy; write one as [policies.NAME]");
+            r.add_problem("policies", "has no policy; write one as [policies.NAME]");
         }
         r.finish().map(|warnings| Self { policies, warnings })
     }

@@ -1,6 +1,7 @@
 //! Reads options from a merged table, and collects all problems instead of stopping at the first.
 //!
-//! Options that no code read are unknown, and unknown options are errors. Start with [`TableReader`].
+//! Options that no code read are unknown, and unknown options are errors. Start with
+//! [`TableReader`].
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -49,7 +50,7 @@ impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.len() {
             1 => f.write_str("the configuration has a problem:")?,
-            many => write!(f, "the configuration has {many} problems:")?,
+            count => write!(f, "the configuration has {count} problems:")?,
         }
         for ConfigProblem { option, what } in &self.0 {
             write!(f, "\n  {option}: {what}")?;
@@ -59,7 +60,7 @@ impl fmt::Display for Problems {
 }
 
 /// Replaces a dot inside a name, because dots separate the parts of a path.
-const DOT: &str = "\u{2}";
+const ESCAPED_DOT: &str = "\u{2}";
 
 /// A reader of one table. For an invalid value it adds a problem and returns the default or another
 /// placeholder, which never leaves [`super::Config::check`].
@@ -67,9 +68,9 @@ pub(super) struct TableReader<'a> {
     table: &'a Table,
     defaults: &'a Table,
     /// The options that were read.
-    read: BTreeSet<String>,
+    read_options: BTreeSet<String>,
     /// The options that are read only if they are set.
-    optional: BTreeSet<String>,
+    known_if_set: BTreeSet<String>,
     problems: Vec<ConfigProblem>,
     warnings: Vec<Warning>,
     /// Files with nothing but a secret.
@@ -81,8 +82,8 @@ impl<'a> TableReader<'a> {
         Self {
             table,
             defaults,
-            read: BTreeSet::new(),
-            optional: BTreeSet::new(),
+            read_options: BTreeSet::new(),
+            known_if_set: BTreeSet::new(),
             problems,
             warnings: Vec::new(),
             secret_files: Vec::new(),
@@ -90,13 +91,14 @@ impl<'a> TableReader<'a> {
     }
 
     /// Adds a problem of an option.
-    pub(super) fn problem(&mut self, option: &str, what: impl Into<String>) {
-        self.problems.push(ConfigProblem { option: option.replace(DOT, "."), what: what.into() });
+    pub(super) fn add_problem(&mut self, option: &str, problem: impl Into<String>) {
+        let option = option.replace(ESCAPED_DOT, ".");
+        self.problems.push(ConfigProblem { option, what: problem.into() });
     }
 
     /// Returns whether this option has a problem, so that consequences are not reported as well.
-    pub(super) fn is_wrong(&self, option: &str) -> bool {
-        let option = option.replace(DOT, ".");
+    pub(super) fn has_problem(&self, option: &str) -> bool {
+        let option = option.replace(ESCAPED_DOT, ".");
         self.problems.iter().any(|known| known.option == option)
     }
 
@@ -104,12 +106,12 @@ impl<'a> TableReader<'a> {
     pub(super) fn warn(
         &mut self,
         option: &str,
-        what: impl Into<String>,
+        doubt: impl Into<String>,
         advice: impl Into<String>,
     ) {
         self.warnings.push(Warning {
-            option: option.replace(DOT, "."),
-            what: what.into(),
+            option: option.replace(ESCAPED_DOT, "."),
+            what: doubt.into(),
             advice: advice.into(),
         });
     }
@@ -117,31 +119,31 @@ impl<'a> TableReader<'a> {
     /// Returns the warnings, or all problems including unknown options.
     pub(super) fn finish(mut self) -> Result<Vec<Warning>, Problems> {
         let mut unknown = Vec::new();
-        collect_unread(self.table, "", &self.read, &mut unknown);
-        let known = self.read.union(&self.optional);
-        let known: Vec<String> = known.map(|known| known.replace(DOT, ".")).collect();
+        collect_unread(self.table, "", &self.read_options, &mut unknown);
+        let known: Vec<String> = self
+            .read_options
+            .union(&self.known_if_set)
+            .map(|option| option.replace(ESCAPED_DOT, "."))
+            .collect();
         for option in unknown {
-            let what = match nearest(&option, known.iter().map(String::as_str)) {
+            let problem = match nearest(&option, known.iter().map(String::as_str)) {
                 Some(meant) => format!("is not an option; did you mean {meant}?"),
                 None => "is not an option; `tidings config` lists all".to_owned(),
             };
-            self.problem(&option, what);
+            self.add_problem(&option, problem);
         }
-        match self.problems.is_empty() {
-            true => Ok(self.warnings),
-            false => Err(Problems(self.problems)),
-        }
+        if self.problems.is_empty() { Ok(self.warnings) } else { Err(Problems(self.problems)) }
     }
 
     /// Returns the value of an option, and marks it as read.
     pub(super) fn value(&mut self, option: &str) -> Option<&'a Value> {
-        self.read.insert(option.to_owned());
+        self.read_options.insert(option.to_owned());
         get(self.table, option)
     }
 
     /// Returns whether the option is set.
     pub(super) fn is_set(&mut self, option: &str) -> bool {
-        self.optional.insert(option.to_owned());
+        self.known_if_set.insert(option.to_owned());
         get(self.table, option).is_some()
     }
 
@@ -157,40 +159,34 @@ impl<'a> TableReader<'a> {
     /// Returns the text of an option, empty if it is not set. Returns `None` for other types, with
     /// a problem.
     fn text(&mut self, option: &str) -> Option<String> {
-        match self.value(option) {
-            Some(Value::String(text)) => match stray(text) {
-                None => Some(text.clone()),
-                Some(odd) => {
-                    let what = format!("begins or ends with an invisible character ({odd})");
-                    self.problem(option, format!("{what}; remove it"));
-                    None
+        let problem = match self.value(option) {
+            None => return Some(String::new()),
+            Some(Value::String(text)) => match invisible_edge(text) {
+                None => return Some(text.clone()),
+                Some(code) => {
+                    format!("begins or ends with an invisible character ({code}); remove it")
                 }
             },
-            Some(other) => {
-                let shown = match redact::is_secret(option) || other.is_table() || other.is_array()
-                {
-                    true => format!("a value of type {}", other.type_str()),
-                    false => other.to_string(),
-                };
-                let what = format!("{shown} is not text in quotes");
-                self.problem(option, what);
-                None
+            Some(other) if redact::is_secret(option) || other.is_table() || other.is_array() => {
+                format!("a value of type {} is not text in quotes", other.type_str())
             }
-            None => Some(String::new()),
-        }
+            Some(other) => format!("{other} is not text in quotes"),
+        };
+        self.add_problem(option, problem);
+        None
     }
 
     /// Reads text that must not be empty.
     pub(super) fn string(&mut self, option: &str) -> String {
         let text = self.text(option);
         if text.as_deref() == Some("") {
-            self.problem(option, "must not be empty");
+            self.add_problem(option, "must not be empty");
         }
         text.unwrap_or_default()
     }
 
     /// Reads text; `None` if it is empty.
-    pub(super) fn optional(&mut self, option: &str) -> Option<String> {
+    pub(super) fn non_empty(&mut self, option: &str) -> Option<String> {
         self.text(option).filter(|text| !text.is_empty())
     }
 
@@ -202,11 +198,9 @@ impl<'a> TableReader<'a> {
         wanted: &str,
         parse: impl Fn(&str) -> Option<T>,
     ) -> T {
-        let given = self.text(option).and_then(|text| {
-            let value = parse(&text);
-            self.check(option, wanted, &text, value)
-        });
-        given.unwrap_or_else(|| {
+        let text = self.text(option);
+        let value = text.and_then(|text| self.or_report(option, wanted, &text, parse(&text)));
+        value.unwrap_or_else(|| {
             let default = get(self.defaults, option).and_then(Value::as_str);
             default.and_then(parse).expect("the defaults are valid; a test reads them")
         })
@@ -218,25 +212,32 @@ impl<'a> TableReader<'a> {
     }
 
     /// Parses text; `None` if it is empty, or invalid, which is a problem.
-    pub(super) fn optional_with<T>(
+    pub(super) fn parse_non_empty_with<T>(
         &mut self,
         option: &str,
         wanted: &str,
         parse: impl Fn(&str) -> Option<T>,
     ) -> Option<T> {
-        let text = self.optional(option)?;
-        self.check(option, wanted, &text, parse(&text))
+        let text = self.non_empty(option)?;
+        self.or_report(option, wanted, &text, parse(&text))
     }
 
-    /// Parses text as [`Self::optional_with`] does, by the type's own rule.
-    pub(super) fn optional_parse<T: FromStr>(&mut self, option: &str, wanted: &str) -> Option<T> {
-        self.optional_with(option, wanted, |text| text.parse().ok())
+    /// Parses text as [`Self::parse_non_empty_with`] does, by the type's own rule.
+    pub(super) fn parse_non_empty<T: FromStr>(&mut self, option: &str, wanted: &str) -> Option<T> {
+        self.parse_non_empty_with(option, wanted, |text| text.parse().ok())
     }
 
-    fn check<T>(&mut self, option: &str, wanted: &str, text: &str, value: Option<T>) -> Option<T> {
+    /// Returns the parsed value of a text. Adds a problem if there is none.
+    fn or_report<T>(
+        &mut self,
+        option: &str,
+        wanted: &str,
+        text: &str,
+        value: Option<T>,
+    ) -> Option<T> {
         if value.is_none() {
-            let shown = redact::shown(option, text);
-            self.problem(option, format!("{shown} is not {wanted}"));
+            let shown = redact::format_value(option, text);
+            self.add_problem(option, format!("{shown} is not {wanted}"));
         }
         value
     }
@@ -244,7 +245,7 @@ impl<'a> TableReader<'a> {
     /// Adds the problem of a value that has the wrong type or is out of range.
     fn reject(&mut self, option: &str, value: Option<&Value>, wanted: &str) {
         let shown = value.map_or("nothing".to_owned(), ToString::to_string);
-        self.problem(option, format!("{shown} is not {wanted}"));
+        self.add_problem(option, format!("{shown} is not {wanted}"));
     }
 
     /// Reads a boolean. Environment variables supply it as text.
@@ -267,12 +268,11 @@ impl<'a> TableReader<'a> {
         range: RangeInclusive<i64>,
     ) -> T {
         let value = self.value(option);
-        let given = value.and_then(Value::as_integer);
-        let given = given.filter(|number| range.contains(number));
-        let (least, most) = range.into_inner();
-        let number = given.unwrap_or_else(|| {
-            self.reject(option, value, &format!("a whole number from {least} to {most}"));
-            least
+        let valid = value.and_then(Value::as_integer).filter(|number| range.contains(number));
+        let (min, max) = range.into_inner();
+        let number = valid.unwrap_or_else(|| {
+            self.reject(option, value, &format!("a whole number from {min} to {max}"));
+            min
         });
         match T::try_from(number) {
             Ok(number) => number,
@@ -282,12 +282,12 @@ impl<'a> TableReader<'a> {
 
     /// Reads a duration in a range.
     pub(super) fn duration(&mut self, option: &str, range: RangeInclusive<TimeDelta>) -> TimeDelta {
-        let given = self.value(option);
-        let text = given.and_then(Value::as_str).unwrap_or_default();
-        durations::duration_within(text, &range).unwrap_or_else(|why| {
+        let value = self.value(option);
+        let text = value.and_then(Value::as_str).unwrap_or_default();
+        durations::duration_within(text, &range).unwrap_or_else(|problem| {
             // A number has no unit, so the problem shows it unquoted.
-            let shown = given.map_or("\"\"".to_owned(), ToString::to_string);
-            self.problem(option, format!("{shown} {why}"));
+            let shown = value.map_or("\"\"".to_owned(), ToString::to_string);
+            self.add_problem(option, format!("{shown} {problem}"));
             *range.start()
         })
     }
@@ -295,55 +295,54 @@ impl<'a> TableReader<'a> {
     /// Reads an optional `http` or `https` URL.
     pub(super) fn link(&mut self, option: &str) -> Option<String> {
         let wanted = "a web address: https:// or http://, a host, no user or password";
-        self.optional_with(option, wanted, |text| check_link(text).is_ok().then(|| text.to_owned()))
+        self.parse_non_empty_with(option, wanted, |text| {
+            check_link(text).is_ok().then(|| text.to_owned())
+        })
     }
 
     /// Reads an email address. The problem of an invalid one does not show it in full.
     pub(super) fn address(&mut self, option: &str) -> Option<Address> {
-        let address = Address::new(self.optional(option)?);
-        address.map_err(|error| self.problem(option, error.to_string())).ok()
+        let address = Address::new(self.non_empty(option)?);
+        address.map_err(|error| self.add_problem(option, error.to_string())).ok()
     }
 
     /// Reads a secret from an option, or from the file that the option with `_file` names.
     pub(super) fn secret(&mut self, option: &str) -> Option<String> {
         let file_option = &*format!("{option}_file");
-        let given = self.optional(option);
-        let file = self.optional(file_option);
-        let (secret, option) = match (given, file) {
+        let (value, file) = (self.non_empty(option), self.non_empty(file_option));
+        let (secret, source) = match (value, file) {
             (Some(_), Some(_)) => {
-                self.problem(file_option, format!("cannot be set together with {option}"));
+                self.add_problem(file_option, format!("cannot be set together with {option}"));
                 return None;
             }
-            (given, None) => (given?, option),
+            (value, None) => (value?, option),
             (None, Some(file)) => {
                 let secret = self.key_file(file_option, &file)?;
                 self.secret_files.push(file.into());
                 (secret, file_option)
             }
         };
-        match flaw(&secret) {
-            Some(what) => {
-                self.problem(option, what);
-                None
-            }
-            None => Some(secret),
+        if let Some(problem) = secret_problem(&secret) {
+            self.add_problem(source, problem);
+            return None;
         }
+        Some(secret)
     }
 
     /// Reads a key file without surrounding white space. A byte order mark is rejected, because the
     /// other side would not have it in its key.
     pub(super) fn key_file(&mut self, option: &str, file: &str) -> Option<String> {
-        let what = match std::fs::read_to_string(file) {
+        let problem = match std::fs::read_to_string(file) {
             Ok(text) => match text.trim() {
                 "" => format!("{file} is empty"),
-                text if text.starts_with('\u{feff}') => {
+                key if key.starts_with('\u{feff}') => {
                     format!("{file} begins with a byte order mark; save it as UTF-8 without one")
                 }
-                text => return Some(text.to_owned()),
+                key => return Some(key.to_owned()),
             },
             Err(error) => format!("{file} cannot be read: {error}"),
         };
-        self.problem(option, what);
+        self.add_problem(option, problem);
         None
     }
 
@@ -352,13 +351,11 @@ impl<'a> TableReader<'a> {
         match self.value(option) {
             None => Vec::new(),
             Some(Value::String(text)) => {
-                let parts = text.split(',').map(str::trim);
-                let parts = parts.filter(|part| !part.is_empty());
+                let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
                 parts.map(str::to_owned).collect()
             }
             Some(Value::Array(values)) if values.iter().all(Value::is_str) => {
-                let texts = values.iter().filter_map(Value::as_str);
-                texts.map(str::to_owned).collect()
+                values.iter().filter_map(Value::as_str).map(str::to_owned).collect()
             }
             other => {
                 self.reject(option, other, "a list such as [\"one\", \"two\"]");
@@ -394,26 +391,30 @@ impl<'a> TableReader<'a> {
             return Vec::new();
         };
         let Some(table) = value.as_table() else {
-            self.problem(option, format!("is not a table of tables [{option}.NAME]"));
-            self.read.insert(option.to_owned());
+            self.add_problem(option, format!("is not a table of tables [{option}.NAME]"));
+            self.read_options.insert(option.to_owned());
             return Vec::new();
         };
-        let mut all = Vec::new();
+        let mut named_values = Vec::new();
         for (name, value) in table {
-            let path = format!("{option}.{}", name.replace('.', DOT));
-            let what = match name.parse() {
-                _ if !value.is_table() => "is not a table".to_owned(),
-                Err(why) => N::Err::to_string(&why),
+            let path = format!("{option}.{}", name.replace('.', ESCAPED_DOT));
+            let parsed_name: Result<N, String> = if value.is_table() {
+                name.parse().map_err(|error: N::Err| error.to_string())
+            } else {
+                Err("is not a table".to_owned())
+            };
+            match parsed_name {
                 Ok(name) => {
                     let value = read(self, &name, &path);
-                    all.push((name, value));
-                    continue;
+                    named_values.push((name, value));
                 }
-            };
-            self.read.insert(path.clone());
-            self.problem(&path, what);
+                Err(problem) => {
+                    self.read_options.insert(path.clone());
+                    self.add_problem(&path, problem);
+                }
+            }
         }
-        all
+        named_values
     }
 }
 
@@ -421,22 +422,22 @@ impl<'a> TableReader<'a> {
 pub(super) fn get<'a>(table: &'a Table, option: &str) -> Option<&'a Value> {
     let mut parts = option.split('.');
     let first = table.get(parts.next()?)?;
-    parts.try_fold(first, |value, part| value.as_table()?.get(&part.replace(DOT, ".")))
+    parts.try_fold(first, |value, part| value.as_table()?.get(&part.replace(ESCAPED_DOT, ".")))
 }
 
-/// Returns an invisible character at the start or end of a text, such as `U+00A0` of a copied
-/// value or the byte order mark of an editor. Plain spaces and line breaks are fine here.
-fn stray(text: &str) -> Option<String> {
-    let is_stray =
+/// Returns the code of an invisible character at the start or end of a text, such as `U+00A0` of a
+/// copied value or the byte order mark of an editor. Plain spaces and line breaks are fine here.
+fn invisible_edge(text: &str) -> Option<String> {
+    let is_invisible =
         |c: &char| matches!(c, '\u{feff}' | '\u{200b}') || (c.is_whitespace() && !c.is_ascii());
-    let ends = [text.chars().next(), text.chars().next_back()];
-    let odd = ends.into_iter().flatten().find(is_stray)?;
-    Some(format!("U+{:04X}", u32::from(odd)))
+    let edges = [text.chars().next(), text.chars().next_back()];
+    let invisible = edges.into_iter().flatten().find(is_invisible)?;
+    Some(format!("U+{:04X}", u32::from(invisible)))
 }
 
-/// Returns why a secret is probably not the intended one: the other side would not have these
-/// characters.
-fn flaw(secret: &str) -> Option<String> {
+/// Returns why a secret looks damaged by copying: PEM text, a line break, surrounding white space
+/// or invisible characters.
+fn secret_problem(secret: &str) -> Option<String> {
     if secret.contains("-----BEGIN ") {
         return Some("holds a PEM, such as a public key, and no secret on one line".into());
     }
@@ -449,19 +450,25 @@ fn flaw(secret: &str) -> Option<String> {
     if secret.contains(char::REPLACEMENT_CHARACTER) {
         return Some("holds bytes that are not UTF-8; encode it, for example with base64".into());
     }
-    let is_odd = |c: &char| is_unseen(*c) || c.is_control() || (c.is_whitespace() && *c != ' ');
-    let odd = secret.chars().find(is_odd).map(u32::from)?;
-    Some(format!("holds a character that cannot be seen (U+{odd:04X}); remove it"))
+    let is_invisible =
+        |c: &char| is_unseen(*c) || c.is_control() || (c.is_whitespace() && *c != ' ');
+    let code = secret.chars().find(is_invisible).map(u32::from)?;
+    Some(format!("holds a character that cannot be seen (U+{code:04X}); remove it"))
 }
 
-/// Collects the options below this table that no code read.
-fn collect_unread(table: &Table, prefix: &str, read: &BTreeSet<String>, unknown: &mut Vec<String>) {
+/// Adds the options below this table that no code read to `unread`.
+fn collect_unread(
+    table: &Table,
+    prefix: &str,
+    read_options: &BTreeSet<String>,
+    unread: &mut Vec<String>,
+) {
     for (key, value) in table {
-        let path = format!("{prefix}{}", key.replace('.', DOT));
+        let path = format!("{prefix}{}", key.replace('.', ESCAPED_DOT));
         match value {
-            _ if read.contains(&path) => {}
-            Value::Table(inner) => collect_unread(inner, &format!("{path}."), read, unknown),
-            _ => unknown.push(path.replace(DOT, ".")),
+            _ if read_options.contains(&path) => {}
+            Value::Table(table) => collect_unread(table, &format!("{path}."), read_options, unread),
+            _ => unread.push(path.replace(ESCAPED_DOT, ".")),
         }
     }
 }

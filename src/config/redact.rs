@@ -1,39 +1,34 @@
 //! Redacts secrets in values that are shown: in problems, `tidings config` and `tidings doctor`.
 //!
 //! Secret options are never shown (P8). URLs are shown without user, password and parameters. A
-//! malformed URL is treated like the one it was meant to be. Start with [`address`] and
+//! malformed URL is treated like the one it was meant to be. Start with [`redact_url`] and
 //! [`is_secret`].
 
 /// The text that replaces a secret.
 pub(super) const HIDDEN: &str = "(hidden)";
 
 /// Returns an option's value as a problem may show it.
-pub(super) fn shown(option: &str, text: &str) -> String {
+pub(super) fn format_value(option: &str, text: &str) -> String {
     let name = option.rsplit('.').next().unwrap_or(option);
     if option == "store" || name.ends_with("url") || name == "logo" {
-        return format!("{:?}", address(text));
+        return format!("{:?}", redact_url(text));
     }
-    match is_secret(option) {
-        true => HIDDEN.to_owned(),
-        false => format!("{text:?}"),
-    }
+    if is_secret(option) { HIDDEN.to_owned() } else { format!("{text:?}") }
 }
 
 /// Returns whether an option is secret. Batch keys are in other sections; they are names, not
 /// secrets.
 pub(super) fn is_secret(option: &str) -> bool {
-    let of_brand = option.strip_prefix("brands.").and_then(|rest| rest.split_once('.'));
-    let option = of_brand.map_or(option, |(_, option)| option);
+    let brand_option = option.strip_prefix("brands.").and_then(|rest| rest.split_once('.'));
+    let option = brand_option.map_or(option, |(_, option)| option);
     let Some((section, name)) = option.split_once('.') else {
         return false;
     };
-    // A number.
-    if option == "server.rate_limit_key" {
-        return false;
-    }
-    let names = ["key", "secret", "password", "user"];
-    ["server", "mail", "hooks", "tokens"].contains(&section)
-        && names.iter().any(|end| name.ends_with(end))
+    let endings = ["key", "secret", "password", "user"];
+    // The rate limit is a number.
+    option != "server.rate_limit_key"
+        && ["server", "mail", "hooks", "tokens"].contains(&section)
+        && endings.iter().any(|ending| name.ends_with(ending))
 }
 
 /// Returns whether a URL of a store may contain a password or a token.
@@ -45,7 +40,7 @@ pub(super) fn has_secret(url: &str) -> bool {
 /// Returns a URL without its secrets: `mongodb://(hidden)@db.example/tidings?(hidden)`. Other text
 /// may be a malformed URL with a password. It is hidden from its first colon on, or whole if it
 /// contains an @.
-pub(super) fn address(text: &str) -> String {
+pub(super) fn redact_url(text: &str) -> String {
     if text.starts_with("sqlite:") && !text.contains('@') {
         return text.to_owned();
     }
@@ -57,26 +52,26 @@ pub(super) fn address(text: &str) -> String {
         };
     };
     // A password may contain an unencoded @, slash or question mark.
-    let (user, place) = match rest.rsplit_once('@') {
+    let (user, location) = match rest.rsplit_once('@') {
         // The last @ may be in a parameter, so that no host follows it.
         Some((before, _)) if before.contains('?') => return format!("{scheme}://{HIDDEN}"),
-        Some((_, place)) => ("(hidden)@", place),
+        Some((_, location)) => ("(hidden)@", location),
         None => ("", rest),
     };
-    let (place, parameters) = match place.split_once('?') {
-        Some((place, _)) => (place, "?(hidden)"),
-        None => (place, ""),
+    let (authority_and_path, parameters) = match location.split_once('?') {
+        Some((authority_and_path, _)) => (authority_and_path, "?(hidden)"),
+        None => (location, ""),
     };
-    let (hosts, path) = match place.split_once('/') {
+    let (hosts, path) = match authority_and_path.split_once('/') {
         Some((hosts, path)) => (hosts, format!("/{path}")),
-        None => (place, String::new()),
+        None => (authority_and_path, String::new()),
     };
-    let hosts: Vec<String> = hosts.split(',').map(host).collect();
+    let hosts: Vec<String> = hosts.split(',').map(redact_host).collect();
     format!("{scheme}://{user}{}{path}{parameters}", hosts.join(","))
 }
 
 /// Returns a host with its port. Text that is not a port number may be a password, and is hidden.
-fn host(text: &str) -> String {
+fn redact_host(text: &str) -> String {
     match text.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') && port.parse::<u16>().is_err() => {
             format!("{host}:{HIDDEN}")
@@ -115,7 +110,7 @@ mod tests {
             ("https://[::1]/v3", "https://[::1]/v3"),
             ("tidings.db", "tidings.db"),
         ] {
-            assert_eq!(address(text), expected);
+            assert_eq!(redact_url(text), expected);
         }
     }
 
@@ -129,10 +124,10 @@ mod tests {
             "tokens.keys.a.secret",
             "brands.acme.mail.key",
         ] {
-            assert_eq!(shown(option, "hunter2"), "(hidden)", "{option}");
+            assert_eq!(format_value(option, "hunter2"), "(hidden)", "{option}");
         }
-        assert_eq!(shown("mail.url", "ftp://a:b@h"), "\"ftp://(hidden)@h\"");
-        assert_eq!(shown("server.rate_limit_key", "0"), "\"0\"");
-        assert_eq!(shown("digest.weekday", "funday"), "\"funday\"");
+        assert_eq!(format_value("mail.url", "ftp://a:b@h"), "\"ftp://(hidden)@h\"");
+        assert_eq!(format_value("server.rate_limit_key", "0"), "\"0\"");
+        assert_eq!(format_value("digest.weekday", "funday"), "\"funday\"");
     }
 }

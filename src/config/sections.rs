@@ -20,11 +20,11 @@ const DAY: TimeDelta = TimeDelta::days(1);
 /// that reads it. An invalid value adds a problem.
 macro_rules! section {
     (
-        $(#[$about:meta])*
-        $name:ident($r:ident) { $($(#[$doc:meta])* $field:ident: $form:ty = $read:expr,)* }
+        $(#[$attribute:meta])*
+        $name:ident($r:ident) { $($(#[$doc:meta])* $field:ident: $type:ty = $read:expr,)* }
     ) => {
-        $(#[$about])*
-        pub struct $name { $($(#[$doc])* pub $field: $form,)* }
+        $(#[$attribute])*
+        pub struct $name { $($(#[$doc])* pub $field: $type,)* }
 
         impl $name {
             pub(super) fn read($r: &mut TableReader<'_>) -> Self {
@@ -89,7 +89,7 @@ section! {
     Feed(r) {
         /// Events before this time count as seen.
         since: Option<DateTime<Utc>> =
-            r.optional_parse("feed.since", "a moment such as 2014-04-22T09:00:00Z"),
+            r.parse_non_empty("feed.since", "a moment such as 2014-04-22T09:00:00Z"),
         /// How long an unchanged poll is answered without reading the store, 0 to 5 minutes.
         fresh: TimeDelta = r.duration("feed.fresh", TimeDelta::zero()..=TimeDelta::minutes(5)),
         /// The most streams that one process serves at once, 0 to 100,000.
@@ -120,7 +120,7 @@ pub(super) fn delivery(r: &mut TableReader<'_>) -> Sending {
         keep: r.duration("delivery.keep", DAY * 14..=DAY * 3_650),
     };
     if sending.ask_until < sending.ask_after {
-        r.problem("delivery.ask_until", "is shorter than delivery.ask_after");
+        r.add_problem("delivery.ask_until", "is shorter than delivery.ask_after");
     }
     sending
 }
@@ -131,7 +131,7 @@ section! {
     Watch(r) {
         /// The address that serves metrics without a key; `None` for none.
         metrics: Option<SocketAddr> =
-            r.optional_parse("metrics.listen", "an address and port such as 127.0.0.1:9464"),
+            r.parse_non_empty("metrics.listen", "an address and port such as 127.0.0.1:9464"),
         /// The format of the log.
         log: LogFormat = r.parse("log.format", "text or json"),
     }
@@ -160,30 +160,33 @@ section! {
 
 /// Reads the keys of all providers.
 pub(super) fn hook_keys(r: &mut TableReader<'_>) -> Keys {
-    let keys = PROVIDERS.iter().filter_map(|provider| {
-        let key = hook_key(r, &provider.hook_key)?;
-        Some((provider.name, key))
-    });
-    keys.collect()
+    PROVIDERS
+        .iter()
+        .filter_map(|provider| Some((provider.name, hook_key(r, &provider.hook_key)?)))
+        .collect()
 }
 
 fn hook_key(r: &mut TableReader<'_>, key: &HookKey) -> Option<Vec<u8>> {
-    let (user, password) = match *key {
+    let (user_option, password_option) = match *key {
         HookKey::Key(option, parse) => {
-            let key = parse(&r.secret(option)?);
-            return key.map_err(|what| r.problem(option, what)).ok();
+            let secret = r.secret(option)?;
+            return parse(&secret).map_err(|problem| r.add_problem(option, problem)).ok();
         }
         HookKey::Login(user, password) => (user, password),
     };
-    let secret = r.secret(password);
-    match (r.optional(user), secret) {
+    let password = r.secret(password_option);
+    match (r.non_empty(user_option), password) {
         (None, None) => {}
-        (Some(name), _) if name.contains(':') => {
-            r.problem(user, "holds a colon, which a user name cannot have here");
+        (Some(user), _) if user.contains(':') => {
+            r.add_problem(user_option, "holds a colon, which a user name cannot have here");
         }
-        (Some(name), Some(secret)) => return Some(format!("{name}:{secret}").into()),
-        (Some(_), None) => r.problem(password, format!("is missing, though {user} is set")),
-        (None, Some(_)) => r.problem(user, format!("is missing, though {password} is set")),
+        (Some(user), Some(password)) => return Some(format!("{user}:{password}").into()),
+        (Some(_), None) => {
+            r.add_problem(password_option, format!("is missing, though {user_option} is set"));
+        }
+        (None, Some(_)) => {
+            r.add_problem(user_option, format!("is missing, though {password_option} is set"));
+        }
     }
     None
 }

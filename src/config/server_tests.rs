@@ -76,11 +76,11 @@ fn a_problem_of_a_key_is_reported_with_its_id() {
 
 #[test]
 fn a_pem_of_another_key_type_is_rejected() {
-    assert!(ed25519(PEM).is_some());
-    assert!(ed25519(&PEM.replace("PUBLIC", "PRIVATE")).is_none());
-    assert!(ed25519(&PEM.replace("MCow", "MCox")).is_none());
-    assert!(ed25519(&PEM.replace("ZuE=", "Zg==")).is_none());
-    assert!(ed25519("").is_none());
+    assert!(parse_ed25519_key(PEM).is_some());
+    assert!(parse_ed25519_key(&PEM.replace("PUBLIC", "PRIVATE")).is_none());
+    assert!(parse_ed25519_key(&PEM.replace("MCow", "MCox")).is_none());
+    assert!(parse_ed25519_key(&PEM.replace("ZuE=", "Zg==")).is_none());
+    assert!(parse_ed25519_key("").is_none());
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn a_public_url_uses_https_or_loopback() {
         ("http://[::1]:8080", "http://[::1]:8080"),
         ("https://[2001:db8::1]", "https://[2001:db8::1]"),
     ] {
-        assert_eq!(public_url(text).as_deref(), Some(expected));
+        assert_eq!(parse_public_url(text).as_deref(), Some(expected));
     }
     for text in [
         "news.example.org",
@@ -112,7 +112,7 @@ fn a_public_url_uses_https_or_loopback() {
         "https://[::1",
         "ftp://example.org",
     ] {
-        assert_eq!(public_url(text), None, "{text}");
+        assert_eq!(parse_public_url(text), None, "{text}");
     }
 }
 
@@ -171,8 +171,8 @@ fn an_origin_has_the_form_that_browsers_send() {
 
 #[test]
 fn a_feedback_id_has_five_to_fifteen_plain_characters() {
-    assert!(feedback_id("tidings").is_some() && feedback_id("art-news_2026").is_some());
+    assert!(parse_feedback_id("tidings").is_some() && parse_feedback_id("art-news_2026").is_some());
     for text in ["news", "a:b:c", "sixteen-letters-x", "tidings ", "tidîngs"] {
-        assert_eq!(feedback_id(text), None, "{text}");
+        assert_eq!(parse_feedback_id(text), None, "{text}");
     }
 }

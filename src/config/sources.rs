@@ -46,7 +46,7 @@ impl fmt::Debug for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
-            Self::Mongo(url) => f.write_str(&redact::address(url)),
+            Self::Mongo(url) => f.write_str(&redact::redact_url(url)),
         }
     }
 }
@@ -63,7 +63,7 @@ pub(super) static DEFAULT_TABLE: LazyLock<Table> = LazyLock::new(|| {
 pub(super) const PREFIX: &str = "TIDINGS_";
 
 /// Variables with the prefix that are not options.
-const OTHERS: [&str; 7] = [
+const OTHER_VARIABLES: [&str; 7] = [
     "TIDINGS_CONFIG",
     "TIDINGS_LOG",
     "TIDINGS_CACHE",
@@ -76,7 +76,7 @@ const OTHERS: [&str; 7] = [
 /// Prefixes of further variables that are not options. Kubernetes describes a service called
 /// `tidings` to each container of the namespace: `TIDINGS_SERVICE_HOST`,
 /// `TIDINGS_PORT_8080_TCP_ADDR` and others.
-const OTHERS_BEGIN: [&str; 6] = [
+const OTHER_PREFIXES: [&str; 6] = [
     "TIDINGS_BUILD_",
     "TIDINGS_TEST_",
     "TIDINGS_MONGO_",
@@ -91,26 +91,26 @@ pub(super) fn read_table(file: &Path) -> Result<Table, ConfigProblem> {
         option: name.clone(),
         what: format!("cannot be read: {error}"),
     })?;
-    text.parse().map_err(|error| syntax(&name, &text, &error))
+    text.parse().map_err(|error| syntax_problem(&name, &text, &error))
 }
 
 /// Returns a syntax error with its position, but without the line, which may contain a secret.
-pub(super) fn syntax(name: &str, text: &str, error: &toml::de::Error) -> ConfigProblem {
-    let place = error.span().map_or(String::new(), |span| {
+pub(super) fn syntax_problem(name: &str, text: &str, error: &toml::de::Error) -> ConfigProblem {
+    let position = error.span().map_or(String::new(), |span| {
         let before = text.get(..span.start).unwrap_or(text);
         let line = before.matches('\n').count() + 1;
-        let column = before.rsplit('\n').next().unwrap_or_default();
-        format!(" at line {line}, column {}", column.chars().count() + 1)
+        let line_start = before.rsplit('\n').next().unwrap_or_default();
+        format!(" at line {line}, column {}", line_start.chars().count() + 1)
     });
-    let why = error.message().lines().collect::<Vec<_>>().join("; ");
-    ConfigProblem { option: name.to_owned(), what: format!("is not TOML{place}: {why}") }
+    let reason = error.message().lines().collect::<Vec<_>>().join("; ");
+    ConfigProblem { option: name.to_owned(), what: format!("is not TOML{position}: {reason}") }
 }
 
-/// Merges `over` into `base`: tables are merged, values replaced.
-pub(super) fn overlay(base: &mut Table, over: Table) {
-    for (key, value) in over {
+/// Merges `overrides` into `base`: tables are merged, values replaced.
+pub(super) fn overlay(base: &mut Table, overrides: Table) {
+    for (key, value) in overrides {
         match (base.get_mut(&key), value) {
-            (Some(Value::Table(below)), Value::Table(above)) => overlay(below, above),
+            (Some(Value::Table(base)), Value::Table(overrides)) => overlay(base, overrides),
             (_, value) => {
                 base.insert(key, value);
             }
@@ -119,7 +119,7 @@ pub(super) fn overlay(base: &mut Table, over: Table) {
 }
 
 /// Sets an option from text. It becomes a number if the option's default is one.
-pub(super) fn set(table: &mut Table, option: &str, text: &str) {
+pub(super) fn set_option(table: &mut Table, option: &str, text: &str) {
     let value = match (get(&DEFAULT_TABLE, option), text.parse()) {
         (Some(Value::Integer(_)), Ok(number)) => Value::Integer(number),
         _ => Value::String(text.to_owned()),
@@ -128,9 +128,8 @@ pub(super) fn set(table: &mut Table, option: &str, text: &str) {
         table.insert(option.to_owned(), value);
         return;
     };
-    let section = table.entry(section);
-    let section = section.or_insert_with(|| Value::Table(Table::new()));
-    if let Value::Table(section) = section {
+    let new_table = || Value::Table(Table::new());
+    if let Value::Table(section) = table.entry(section).or_insert_with(new_table) {
         section.insert(key.to_owned(), value);
     }
 }
@@ -149,24 +148,24 @@ fn variable_of(prefix: &str, option: &str) -> String {
 
 /// Returns the option that a variable with this prefix sets: `digest.hour` for
 /// `TIDINGS_DIGEST_HOUR`.
-pub(super) fn option_of(prefix: &str, name: &str) -> Option<String> {
+pub(super) fn option_of_variable(prefix: &str, name: &str) -> Option<String> {
     // Most variables belong to other programs, and listing the options is slow.
-    if is_for_others(name) || !name.starts_with(prefix) {
+    if is_other_variable(name) || !name.starts_with(prefix) {
         return None;
     }
     options().find(|option| variable_of(prefix, option) == name)
 }
 
 /// Returns whether a variable lacks our prefix, or is known not to be an option.
-pub(super) fn is_for_others(name: &str) -> bool {
+pub(super) fn is_other_variable(name: &str) -> bool {
     !name.starts_with(PREFIX)
-        || OTHERS.contains(&name)
-        || OTHERS_BEGIN.iter().any(|begin| name.starts_with(begin))
+        || OTHER_VARIABLES.contains(&name)
+        || OTHER_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// Returns the problem of a variable that sets no option.
 pub(super) fn unknown_variable(name: &str) -> ConfigProblem {
-    let variables: Vec<String> = options().map(|one| variable_of(PREFIX, &one)).collect();
+    let variables: Vec<String> = options().map(|option| variable_of(PREFIX, &option)).collect();
     let advice = match nearest(name, variables.iter().map(String::as_str)) {
         Some(meant) => format!("did you mean {meant}?"),
         None => "`tidings config --defaults` lists all options".to_owned(),
@@ -179,15 +178,15 @@ pub(super) fn unknown_variable(name: &str) -> ConfigProblem {
 
 /// Calls `change` for each text in the table, with its option. A brand's options have the names of
 /// the default ones.
-pub(super) fn each_text(table: &mut Table, change: &mut dyn FnMut(&str, &mut String)) {
+pub(super) fn for_each_text(table: &mut Table, change: &mut dyn FnMut(&str, &mut String)) {
     fn visit(path: &str, value: &mut Value, change: &mut dyn FnMut(&str, &mut String)) {
         match value {
             Value::String(text) => change(path, text),
-            Value::Array(values) => values.iter_mut().for_each(|one| visit(path, one, change)),
+            Value::Array(values) => values.iter_mut().for_each(|value| visit(path, value, change)),
             Value::Table(table) => {
                 for (name, value) in table.iter_mut() {
                     match (path, &mut *value) {
-                        ("brands", Value::Table(brand)) => each_text(brand, change),
+                        ("brands", Value::Table(brand)) => for_each_text(brand, change),
                         _ => visit(&format!("{path}.{name}"), value, change),
                     }
                 }
@@ -202,7 +201,7 @@ pub(super) fn each_text(table: &mut Table, change: &mut dyn FnMut(&str, &mut Str
 
 /// Resolves the relative paths of this table against a folder.
 pub(super) fn resolve_paths(table: &mut Table, folder: &Path) {
-    each_text(table, &mut |option, text| match option {
+    for_each_text(table, &mut |option, text| match option {
         "store" => {
             if let Some(StoreUrl::Sqlite(path)) = StoreUrl::parse(text) {
                 *text = format!("sqlite:{}", folder.join(path).display());
@@ -223,26 +222,26 @@ fn is_path(option: &str) -> bool {
 }
 
 /// Returns whether a file with these options must not be readable by other users.
-pub(super) fn holds_secrets(file: &Table) -> bool {
-    let mut holds = false;
-    each_text(&mut file.clone(), &mut |option, text| {
-        holds |= match option {
+pub(super) fn has_secrets(file: &Table) -> bool {
+    let mut has_secret = false;
+    for_each_text(&mut file.clone(), &mut |option, text| {
+        has_secret |= match option {
             "store" => redact::has_secret(text),
             _ => redact::is_secret(option) && !text.is_empty(),
         };
     });
-    holds
+    has_secret
 }
 
 /// Returns the table as TOML. Redacts secrets, addresses, and the secrets in URLs.
-pub(super) fn redacted(mut table: Table) -> String {
-    each_text(&mut table, &mut |option, text| match option {
+pub(super) fn redact_table(mut table: Table) -> String {
+    for_each_text(&mut table, &mut |option, text| match option {
         "store" => {
             if let Some(url) = StoreUrl::parse(text) {
                 *text = format!("{url:?}");
             }
         }
-        "mail.url" => *text = redact::address(text),
+        "mail.url" => *text = redact::redact_url(text),
         "mail.from" | "mail.reply_to" => {
             if let Ok(address) = Address::new(&**text) {
                 *text = address.to_string();

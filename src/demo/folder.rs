@@ -28,13 +28,13 @@ const FILES: [(&str, &str); 8] = [
 /// The folder's configuration.
 pub(crate) const CONFIG: &str = "tidings.toml";
 /// The first line of a demo's configuration, which identifies it.
-const MARK: &str = "# Made by `tidings demo`.";
+const FIRST_LINE: &str = "# Made by `tidings demo`.";
 /// The files that the store adds.
-const STORE: [&str; 3] = ["tidings.db", "tidings.db-wal", "tidings.db-shm"];
+const STORE_FILES: [&str; 3] = ["tidings.db", "tidings.db-wal", "tidings.db-shm"];
 /// The folder that emails are written to.
 const OUTBOX: &str = "outbox";
 /// The gallery's address in the data.
-const SITE: &str = "https://kiosk.example";
+const SITE_URL: &str = "https://kiosk.example";
 
 /// The folder has other contents, so no demo is made in it.
 #[derive(Debug, thiserror::Error)]
@@ -58,19 +58,19 @@ impl Served {
     }
 }
 
-/// Makes the folder and changes to it: later relative paths are inside.
+/// Creates the folder and makes it the current one, so that later relative paths are inside.
 pub(crate) fn enter(dir: &Path, served: Option<&Served>) -> anyhow::Result<()> {
     clear(dir)?;
     let shown = dir.display();
     private::folder(dir).with_context(|| format!("making the folder {shown}"))?;
     std::env::set_current_dir(dir).with_context(|| format!("going to {shown}"))?;
     for (name, text) in FILES {
-        let text = match (name, served) {
-            (CONFIG, served) => config(text, served),
+        let content = match (name, served) {
+            (CONFIG, served) => add_server_options(text, served),
             (_, None) => text.to_owned(),
-            (_, Some(served)) => on_page(text, &format!("{}/demo", served.url()))?,
+            (_, Some(served)) => link_to_page(text, &format!("{}/demo", served.url()))?,
         };
-        private::write(name, text).with_context(|| format!("writing {shown}/{name}"))?;
+        private::write(name, content).with_context(|| format!("writing {shown}/{name}"))?;
     }
     Ok(())
 }
@@ -78,20 +78,20 @@ pub(crate) fn enter(dir: &Path, served: Option<&Served>) -> anyhow::Result<()> {
 /// Removes an earlier demo; refuses a folder with other contents.
 fn clear(dir: &Path) -> anyhow::Result<()> {
     let shown = || dir.display().to_string();
-    let entries = match fs::read_dir(dir) {
+    let entry_count = match fs::read_dir(dir) {
         Err(error) if error.kind() == ErrorKind::NotFound => 0,
-        entries => entries.with_context(|| format!("looking into {}", shown()))?.count(),
+        entries => entries.with_context(|| format!("reading the folder {}", shown()))?.count(),
     };
-    if entries == 0 {
+    if entry_count == 0 {
         return Ok(());
     }
-    if !fs::read_to_string(dir.join(CONFIG)).is_ok_and(|text| text.starts_with(MARK)) {
+    if !fs::read_to_string(dir.join(CONFIG)).is_ok_and(|text| text.starts_with(FIRST_LINE)) {
         return Err(Foreign(shown()).into());
     }
-    let files = FILES.iter().map(|(name, _)| *name).chain(STORE);
-    let files = files.map(|name| fs::remove_file(dir.join(name)));
-    for removed in files.chain([fs::remove_dir_all(dir.join(OUTBOX))]) {
-        if let Err(error) = removed
+    let names = FILES.iter().map(|(name, _)| *name).chain(STORE_FILES);
+    let removals = names.map(|name| fs::remove_file(dir.join(name)));
+    for removal in removals.chain([fs::remove_dir_all(dir.join(OUTBOX))]) {
+        if let Err(error) = removal
             && error.kind() != ErrorKind::NotFound
         {
             return Err(error).with_context(|| format!("removing the demo in {}", shown()));
@@ -101,7 +101,7 @@ fn clear(dir: &Path) -> anyhow::Result<()> {
 }
 
 /// Adds the server's options to the configuration.
-fn config(text: &str, served: Option<&Served>) -> String {
+fn add_server_options(text: &str, served: Option<&Served>) -> String {
     let Some(served) = served else {
         return format!(
             "{text}\n[server]\n# A well-known key is only fit for a demo that listens on this machine.\n\
@@ -109,25 +109,25 @@ fn config(text: &str, served: Option<&Served>) -> String {
         );
     };
     let (url, Served { addr, key, secret }) = (served.url(), served);
-    let text = text.replace(SITE, &format!("{url}/demo"));
+    let linked = text.replace(SITE_URL, &format!("{url}/demo"));
     format!(
-        "{text}\n[server]\nkey = \"{key}\"\nlisten = \"{addr}\"\npublic_url = \"{url}\"\n\n\
+        "{linked}\n[server]\nkey = \"{key}\"\nlisten = \"{addr}\"\npublic_url = \"{url}\"\n\n\
          [tokens]\nsecret = \"{secret}\"\n\n\
-         # Each time that the page sends the digests is a later week's.\n\
+         # Each time the page sends the digests, it simulates a later week.\n\
          [digest]\nmax_age = \"365d\"\n"
     )
 }
 
 /// Links records to the demo's page, and adds a picture to those that have a link.
-fn on_page(records: &str, page: &str) -> anyhow::Result<String> {
+fn link_to_page(records: &str, page: &str) -> anyhow::Result<String> {
     let mut lines = String::with_capacity(records.len() * 2);
     for line in records.lines() {
         let mut record: serde_json::Map<String, serde_json::Value> =
             serde_json::from_str(line).context("reading the demo's own data")?;
         // The address of a reply is a fragment of its work's page.
         let url = record.get("url").and_then(|url| url.as_str());
-        let name = url.and_then(|url| url.rsplit('/').next()?.split('#').next());
-        if let Some(id) = name.map(str::to_owned) {
+        let id = url.and_then(|url| url.rsplit('/').next()?.split('#').next());
+        if let Some(id) = id.map(str::to_owned) {
             record.insert("url".into(), format!("{page}#{id}").into());
             record.insert("image".into(), format!("{page}/pictures/{id}").into());
         }
@@ -145,9 +145,9 @@ mod tests {
 
     #[test]
     fn the_configuration_of_a_demo_is_valid_and_starts_with_its_marker() {
-        let text = config(FILES[0].1, None);
+        let text = add_server_options(FILES[0].1, None);
 
-        assert!(text.starts_with(MARK));
+        assert!(text.starts_with(FIRST_LINE));
         let config = Config::parse(&text).unwrap();
         assert_eq!(config.site.name, "Kiosk");
         assert_eq!(config.server.key, Some(Secret::new("demo")));
@@ -163,15 +163,15 @@ mod tests {
         let page = format!("{}/demo", served.url());
         let first = |name: &str| -> serde_json::Value {
             let (_, text) = FILES.iter().find(|(known, _)| *known == name).unwrap();
-            let text = on_page(text, &page).unwrap();
-            assert!(!text.contains(SITE));
-            serde_json::from_str(text.lines().next().unwrap()).unwrap()
+            let linked = link_to_page(text, &page).unwrap();
+            assert!(!linked.contains(SITE_URL));
+            serde_json::from_str(linked.lines().next().unwrap()).unwrap()
         };
 
-        let text = config(FILES[0].1, Some(&served));
+        let text = add_server_options(FILES[0].1, Some(&served));
         let config = Config::parse(&text).unwrap();
 
-        assert!(!text.contains(SITE));
+        assert!(!text.contains(SITE_URL));
         assert_eq!(config.server.listen, served.addr);
         assert_eq!(config.server.public_url, Some(served.url()));
         assert_eq!(config.server.key, Some(Secret::new(&*served.key)));

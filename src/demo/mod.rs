@@ -27,40 +27,41 @@ const PALETTES: [[&str; 5]; 8] = [
     ["#f4ecd8", "#a44a3f", "#6a8d73", "#d9ae61", "#33261d"],
 ];
 
-/// A sequence of numbers from a name (FNV-1a, then xorshift).
+/// A random number generator (xorshift).
 struct Dice(u64);
 
 impl Dice {
-    fn of(name: &str) -> Self {
+    /// Creates a generator that always returns the same numbers for this name.
+    fn from_name(name: &str) -> Self {
         Self(fnv1a(name) | 1)
     }
 
-    /// Returns a number in `from..to`.
-    fn roll(&mut self, from: u32, to: u32) -> u32 {
+    /// Returns a number in `start..end`.
+    fn roll(&mut self, start: u32, end: u32) -> u32 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        let span = u64::from(to.saturating_sub(from).max(1));
-        from + ((self.0 >> 20) % span) as u32
+        let span = u64::from(end.saturating_sub(start).max(1));
+        start + ((self.0 >> 20) % span) as u32
     }
 }
 
-/// Returns the picture of this name, as SVG: land behind land, and a sun.
+/// Returns the picture of this name, as SVG: three ranges of hills, and a sun.
 pub(crate) fn picture(name: &str) -> String {
-    let mut dice = Dice::of(name);
+    let mut dice = Dice::from_name(name);
     let [ground, a, b, c, dark] = PALETTES[dice.roll(0, PALETTES.len() as u32) as usize];
     let (x, y, r) = (dice.roll(60, 260), dice.roll(46, 96), dice.roll(22, 44));
-    let mut drawn = format!("<circle cx=\"{x}\" cy=\"{y}\" r=\"{r}\" fill=\"{c}\"/>");
+    let mut shapes = format!("<circle cx=\"{x}\" cy=\"{y}\" r=\"{r}\" fill=\"{c}\"/>");
     for (base, color) in [(110, b), (148, a), (186, dark)] {
         let [p, q, s] = [0; 3].map(|_| base + dice.roll(0, 46));
         let (above_p, above_s) = (p - 40, s - 26);
-        drawn += &format!(
+        shapes += &format!(
             "<path d=\"M0 {p}C80 {above_p} 130 {q} 180 {s}S270 {above_s} 320 {q}V240H0Z\" fill=\"{color}\"/>"
         );
     }
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"640\" height=\"480\" viewBox=\"0 0 320 240\" preserveAspectRatio=\"xMidYMid slice\">\
-         <rect width=\"320\" height=\"240\" fill=\"{ground}\"/>{drawn}</svg>"
+         <rect width=\"320\" height=\"240\" fill=\"{ground}\"/>{shapes}</svg>"
     )
 }
 
@@ -88,7 +89,7 @@ mod tests {
         assert_ne!(picture("W01"), picture("W02"));
         assert_ne!(picture("ada"), picture("mara"));
         assert!(!picture("<script>").contains("script"));
-        let drawn: Vec<String> = (0..99).map(|n| picture(&format!("N{n}"))).collect();
-        assert!(drawn.iter().all(|drawn| drawn.starts_with("<svg ") && drawn.len() < 4_000));
+        let pictures: Vec<String> = (0..99).map(|n| picture(&format!("N{n}"))).collect();
+        assert!(pictures.iter().all(|svg| svg.starts_with("<svg ") && svg.len() < 4_000));
     }
 }

@@ -39,11 +39,11 @@ const MAX_TITLE: usize = 80;
 /// The number of emails that the page can list.
 const MAX_EMAILS: usize = 1_000;
 /// How long to wait for emails that the provider delays.
-const PATIENCE: TimeDelta = TimeDelta::seconds(20);
+const MAX_EMAIL_WAIT: TimeDelta = TimeDelta::seconds(20);
 /// The pause between two checks for pending fan-outs.
-const REST: TimeDelta = TimeDelta::milliseconds(20);
-/// A page size above the number of follows of any demo user.
-const MANY: usize = 100;
+const POLL_INTERVAL: TimeDelta = TimeDelta::milliseconds(20);
+/// A page size that no demo user's follows exceed.
+const FOLLOWS_PER_PAGE: usize = 100;
 
 impl Gallery {
     /// Returns a gallery at this URL.
@@ -58,19 +58,19 @@ impl Gallery {
     /// Returns the users, the works, and the followers of each artist.
     pub(crate) async fn scene(&self, app: &App) -> Result<Scene> {
         let works = self.works().clone();
-        let artists = works.iter().map(|work| (work.artist.clone(), Vec::new()));
-        let mut followers = BTreeMap::from_iter(artists);
+        let mut followers: BTreeMap<_, Vec<UserId>> =
+            works.iter().map(|work| (work.artist.clone(), Vec::new())).collect();
         let mut people = Vec::with_capacity(PEOPLE.len());
         for user in users(app).await? {
-            let follows = app.people().follows(&user.id, None, MANY).await?;
+            let follows = app.people().follows(&user.id, None, FOLLOWS_PER_PAGE).await?;
             for (artist, followers) in &mut followers {
-                let is_one = follows.contains(&key(artist)?);
-                followers.extend(is_one.then(|| user.id.clone()));
+                if follows.contains(&follow_key(artist)?) {
+                    followers.push(user.id.clone());
+                }
             }
-            let digest = when_emailed(app, &user);
-            let (id, name) = (user.id, user.name);
-            let name = name.unwrap_or_else(|| id.to_string());
-            people.push(LocalUser { id, name, digest });
+            let digest = describe_schedule(app, &user);
+            let name = user.name.unwrap_or_else(|| user.id.to_string());
+            people.push(LocalUser { id: user.id, name, digest });
         }
         Ok(Scene { people, works, followers })
     }
@@ -104,16 +104,15 @@ impl Gallery {
         let request = NewEvent {
             kind: EventType::stored("ArtworkPublished"),
             objects: vec![id.parse()?],
-            audience: Audience::followers_of([key(artist)?])?,
+            audience: Audience::followers_of([follow_key(artist)?])?,
             key: None,
             batch_key: None,
             details: Details::default(),
             at: None,
         };
-        let service = app.notify();
-        let receipts = service.accept(vec![request]).await?;
+        let receipts = app.notify().accept(vec![request]).await?;
         fan_out(app).await?;
-        let fanout = service.find(receipts[0].id).await?;
+        let fanout = app.notify().find(receipts[0].id).await?;
         let people = fanout.map_or(0, |fanout| fanout.progress.counts.people);
         Ok(Published { id, people })
     }
@@ -121,19 +120,19 @@ impl Gallery {
     /// Sends the next digest of every user, with all events accepted up to now, as if it were due.
     pub(crate) async fn send_digests(&self, app: &App) -> Result<DemoEmails> {
         let mut sent_at = self.sent_at.lock().await;
-        let before = sent(app).await?.len();
+        let previous_count = sent_deliveries(app).await?.len();
         fan_out(app).await?;
         let now = app.context.clock.now();
-        let from = sent_at.map_or(now, |at| at.max(now));
-        let (users, default) = (users(app).await?.into_iter(), &app.config.digest.schedule);
-        let dues = users.filter_map(|user| user.schedule(default).next_due(from));
-        let at = dues.map(|due| due.at).max().unwrap_or(from);
+        let start = sent_at.map_or(now, |at| at.max(now));
+        let (users, default) = (users(app).await?, &app.config.digest.schedule);
+        let dues = users.iter().filter_map(|user| user.schedule(default).next_due(start));
+        let at = dues.map(|due| due.at).max().unwrap_or(start);
         // With all users named, the run records no backlog of days that have left the window. Today
         // may have left it at the simulated time.
         let request = digest::DigestRequest {
             at: Some(at),
             users: Some(PEOPLE.map(UserId::stored).into()),
-            patience: Some(PATIENCE),
+            patience: Some(MAX_EMAIL_WAIT),
             ..digest::DigestRequest::default()
         };
         let report = app.digests().run(&request, &Silent).await?;
@@ -141,13 +140,13 @@ impl Gallery {
             *sent_at = Some(at);
         }
         let mut emails = self.emails(app).await?;
-        emails.new = emails.emails.len() - before;
+        emails.new = emails.emails.len() - previous_count;
         Ok(emails)
     }
 
     /// Lists the sent emails, newest first.
     pub(crate) async fn emails(&self, app: &App) -> Result<DemoEmails> {
-        let rows = sent(app).await?;
+        let rows = sent_deliveries(app).await?;
         let mut emails = Vec::with_capacity(rows.len());
         for (number, row) in (0..rows.len()).rev().zip(rows) {
             let at = row.outcome.settled.unwrap_or(row.created);
@@ -161,46 +160,44 @@ impl Gallery {
 
     /// Returns the HTML of an email, by its number from 0. Its links open in other tabs.
     pub(crate) async fn email(&self, app: &App, number: usize) -> Result<Option<String>> {
-        let rows = sent(app).await?;
+        let rows = sent_deliveries(app).await?;
         let Some(row) = rows.into_iter().rev().nth(number) else {
             return Ok(None);
         };
         let page = outbox(&app.config).page(&row.id);
-        let html = match tokio::fs::read_to_string(&page).await {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            read => read.map_err(|why| Error::file(format!("reading {}", page.display()), why))?,
-        };
-        let base = "<head><base target=\"_blank\">";
-        Ok(Some(html.replacen("<head>", base, 1)))
+        match tokio::fs::read_to_string(&page).await {
+            Ok(html) => Ok(Some(html.replacen("<head>", "<head><base target=\"_blank\">", 1))),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::file(format!("reading {}", page.display()), error)),
+        }
     }
 }
 
-/// Fans out all accepted events, and waits for those that a worker holds. The time limit of the
-/// request ends the wait.
+/// Fans out all accepted events, and waits for those that a worker has leased. The time limit of
+/// the request ends the wait.
 async fn fan_out(app: &App) -> Result<()> {
     loop {
         app.fanouts().drain(&Silent).await?;
         if app.context.store.pending(usize::MAX).await?.days.is_empty() {
             return Ok(());
         }
-        app.context.clock.sleep(REST).await;
+        app.context.clock.sleep(POLL_INTERVAL).await;
     }
 }
 
-/// The sent emails, newest first.
-async fn sent(app: &App) -> Result<Vec<Delivery>> {
-    let only = Only { state: Some(DeliveryState::Sent), ..Only::default() };
-    app.deliveries().list(&only, MAX_EMAILS).await
+/// Returns the deliveries that were sent, newest first.
+async fn sent_deliveries(app: &App) -> Result<Vec<Delivery>> {
+    let filter = Only { state: Some(DeliveryState::Sent), ..Only::default() };
+    app.deliveries().list(&filter, MAX_EMAILS).await
 }
 
 async fn users(app: &App) -> Result<Vec<User>> {
-    let users = PEOPLE.map(UserId::stored);
-    let users = app.context.store.users(&users).await?;
+    let users = app.context.store.users(&PEOPLE.map(UserId::stored)).await?;
     Ok(users.into_iter().flatten().collect())
 }
 
 /// Describes when a user gets a digest, such as `Mon 9:00, New York`.
-fn when_emailed(app: &App, user: &User) -> String {
+fn describe_schedule(app: &App, user: &User) -> String {
     let schedule = user.schedule(&app.config.digest.schedule);
     let (hour, day, zone) = (schedule.hour, schedule.weekday, schedule.tz.name());
     let city = zone.rsplit('/').next().unwrap_or(zone).replace('_', " ");
@@ -219,13 +216,12 @@ const WITHDRAWN: &str = "W04";
 /// Returns all works that can be shown, newest first.
 fn works() -> Vec<Work> {
     // A test reads every line.
-    let works = WORKS.lines().rev();
-    let works = works.filter_map(|line| serde_json::from_str::<Work>(line).ok());
+    let works = WORKS.lines().rev().filter_map(|line| serde_json::from_str::<Work>(line).ok());
     works.filter(|work| work.id != WITHDRAWN).collect()
 }
 
 /// Returns the follow key of an artist: `artist:` and the family name.
-fn key(artist: &str) -> std::result::Result<FollowKey, Invalid> {
+fn follow_key(artist: &str) -> std::result::Result<FollowKey, Invalid> {
     let name = artist.rsplit(' ').next().unwrap_or_default();
     format!("artist:{}", name.to_lowercase()).parse()
 }
@@ -247,8 +243,8 @@ mod tests {
             })
             .collect();
 
-        let keys = works.iter().map(|work| key(&work.artist).unwrap());
-        let keys: BTreeSet<String> = keys.map(|key| key.to_string()).collect();
+        let keys: BTreeSet<String> =
+            works.iter().map(|work| follow_key(&work.artist).unwrap().to_string()).collect();
 
         assert_eq!((works.len(), keys.len()), (59, 12));
         assert_eq!(keys, followed);

@@ -11,8 +11,8 @@ const SECRET: &str = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY";
 const SEND: &str = "https://email.eu-west-1.amazonaws.com/v2/email/outbound-emails";
 const JSON: (&str, &str) = ("{\"a\":\"ä\"}", "application/json");
 
-fn aws(region: &str) -> Aws {
-    Aws {
+fn aws(region: &str) -> AwsSigner {
+    AwsSigner {
         id: "AKIDEXAMPLE".into(),
         secret: Secret::new(SECRET),
         region: region.into(),
@@ -27,7 +27,7 @@ fn aws(region: &str) -> Aws {
 /// auth = SigV4Auth(Credentials("AKIDEXAMPLE", SECRET), "ses", region)
 /// auth.add_auth(AWSRequest(method, url, data=body, headers=headers))   # at 2015-08-30 12:36:00
 /// ```
-fn signed(aws: &Aws, method: Method, url: &str, body: Option<(&str, &str)>) -> HeaderMap {
+fn signed(aws: &AwsSigner, method: Method, url: &str, body: Option<(&str, &str)>) -> HeaderMap {
     let mut request = Request::new(method, url.parse().unwrap());
     if let Some((_, kind)) = body {
         let kind = HeaderValue::from_str(kind).unwrap();

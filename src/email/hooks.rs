@@ -20,7 +20,7 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use tokio::sync::Semaphore;
 
-use super::http::{build, chain, read};
+use super::http::{build, error_line, read_body};
 use crate::domain::{Address, EnhancedStatus, FailureKind, ReportKind, Tag};
 
 /// The verification key of each provider that has a hook. `Debug` shows none of them.
@@ -66,50 +66,49 @@ pub struct Posted<'a> {
 }
 
 impl<'a> Posted<'a> {
-    pub(super) fn needs(&self, name: &str) -> Result<&'a str, HookRejection> {
+    pub(super) fn required_header(&self, name: &str) -> Result<&'a str, HookRejection> {
         (self.header)(name)
             .ok_or_else(|| HookRejection::unverified(format!("the header {name} is missing")))
     }
 
     /// Checks that the request carries the key: `user:password` (basic authentication).
-    pub(super) fn has_login(&self) -> Result<(), HookRejection> {
-        let given = self.needs("authorization")?;
-        given
+    pub(super) fn check_login(&self) -> Result<(), HookRejection> {
+        let authorization = self.required_header("authorization")?;
+        authorization
             .get(..6)
             .filter(|scheme| scheme.eq_ignore_ascii_case("basic "))
-            .and_then(|scheme| BASE64_STANDARD.decode(given[scheme.len()..].trim()).ok())
-            .filter(|given| same(given, self.key))
+            .and_then(|scheme| BASE64_STANDARD.decode(authorization[scheme.len()..].trim()).ok())
+            .filter(|login| is_equal(login, self.key))
             .map(|_| ())
             .ok_or_else(|| HookRejection::unverified("this is not the hook's user and password"))
     }
 
-    /// Parses a signed time, in seconds since 1970, and rejects one that is older than `most`.
-    pub(super) fn fresh(
+    /// Parses a signed time, in seconds since 1970, and rejects one that is older than `max_age`.
+    pub(super) fn parse_signed_time(
         &self,
         seconds: &str,
-        most: TimeDelta,
+        max_age: TimeDelta,
     ) -> Result<DateTime<Utc>, HookRejection> {
-        let signed = seconds.parse().ok();
-        let signed = signed.and_then(|seconds| DateTime::from_timestamp(seconds, 0));
-        let signed = signed.ok_or_else(|| HookRejection::unverified("the timestamp is no time"))?;
-        self.check_age(signed, most)?;
+        let parsed = seconds.parse().ok().and_then(|seconds| DateTime::from_timestamp(seconds, 0));
+        let signed = parsed.ok_or_else(|| HookRejection::unverified("the timestamp is no time"))?;
+        self.check_age(signed, max_age)?;
         Ok(signed)
     }
 
-    /// Rejects a signed time that is older than `most`, or too far in the future.
+    /// Rejects a signed time that is older than `max_age`, or too far in the future.
     pub(super) fn check_age(
         &self,
         signed: DateTime<Utc>,
-        most: TimeDelta,
+        max_age: TimeDelta,
     ) -> Result<(), HookRejection> {
-        if signed > self.now + AHEAD {
+        if signed > self.now + MAX_CLOCK_LEAD {
             return Err(HookRejection::unverified(
                 "the timestamp is ahead of this machine's clock; is the clock right?",
             ));
         }
-        if signed < self.now - most {
-            let most = most.num_minutes();
-            let why = format!("the timestamp is older than {most} minutes; is the clock right?");
+        if signed < self.now - max_age {
+            let minutes = max_age.num_minutes();
+            let why = format!("the timestamp is older than {minutes} minutes; is the clock right?");
             return Err(HookRejection::unverified(why));
         }
         Ok(())
@@ -133,15 +132,15 @@ pub struct PinnedUrl {
 }
 
 /// The tolerance for a provider's clock that is ahead of ours.
-const AHEAD: TimeDelta = TimeDelta::minutes(5);
-/// The time limit of a request. The caller of the hook waits for it.
-const PATIENCE: Duration = Duration::from_secs(10);
+const MAX_CLOCK_LEAD: TimeDelta = TimeDelta::minutes(5);
+/// The time limit of a request to a provider. The caller of the hook waits for it.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The size limit of an answer in bytes. A certificate has about 2,000.
-const MOST_BYTES: usize = 64 << 10;
+const MAX_ANSWER_BYTES: usize = 64 << 10;
 /// The maximum number of concurrent requests.
-const AT_ONCE: usize = 4;
+const MAX_REQUESTS_IN_FLIGHT: usize = 4;
 /// The maximum number of cached certificates. A provider has about one a year.
-const MOST_KEPT: u64 = 16;
+const MAX_CACHED_CERTIFICATES: u64 = 16;
 
 /// Fetches what webhooks need: a signing certificate, or the page that confirms a subscription.
 ///
@@ -150,19 +149,19 @@ const MOST_KEPT: u64 = 16;
 /// A certificate is cached only after it has verified a request, so a bad answer is never cached.
 pub struct Pinned {
     client: OnceLock<Result<Client, String>>,
-    /// The base URL that replaces `https://HOST`.
-    stand_in: Option<String>,
-    kept: Cache<PinnedUrl, Arc<[u8]>>,
-    turns: Semaphore,
+    /// The base URL that replaces `https://HOST` in tests.
+    test_server: Option<String>,
+    certificates: Cache<PinnedUrl, Arc<[u8]>>,
+    request_slots: Semaphore,
 }
 
 impl Default for Pinned {
     fn default() -> Self {
         Self {
             client: OnceLock::new(),
-            stand_in: None,
-            kept: Cache::new(MOST_KEPT),
-            turns: Semaphore::new(AT_ONCE),
+            test_server: None,
+            certificates: Cache::new(MAX_CACHED_CERTIFICATES),
+            request_slots: Semaphore::new(MAX_REQUESTS_IN_FLIGHT),
         }
     }
 }
@@ -172,50 +171,57 @@ impl Pinned {
     /// `http://127.0.0.1:4010`, replaces all hosts. Returns `None` for any other address.
     pub fn on_this_machine(base: &str) -> Option<Self> {
         let url = Url::parse(base).ok()?;
-        let here = url.host_str()?.parse::<std::net::Ipv4Addr>().ok()?;
-        here.is_loopback().then(|| Self { stand_in: Some(base.to_owned()), ..Self::default() })
+        let address = url.host_str()?.parse::<std::net::Ipv4Addr>().ok()?;
+        let test_server = Some(base.to_owned());
+        address.is_loopback().then(|| Self { test_server, ..Self::default() })
     }
 
     /// Returns the certificate at this URL, from the cache or from the host.
-    pub async fn certificate(&self, place: &PinnedUrl) -> Result<Arc<[u8]>, HookRejection> {
-        match self.kept.get(place) {
-            Some(kept) => Ok(kept),
-            None => self.get(place).await.map(Arc::from),
+    pub async fn certificate(&self, url: &PinnedUrl) -> Result<Arc<[u8]>, HookRejection> {
+        match self.certificates.get(url) {
+            Some(certificate) => Ok(certificate),
+            None => self.get(url).await.map(Arc::from),
         }
     }
 
     /// Caches a certificate. Call this only after it has verified a request.
-    pub fn keep(&self, place: PinnedUrl, certificate: Arc<[u8]>) {
-        self.kept.insert(place, certificate);
+    pub fn keep(&self, url: PinnedUrl, certificate: Arc<[u8]>) {
+        self.certificates.insert(url, certificate);
     }
 
-    /// Requests the URL for its effect. Every failure is [`HookRejection::Unreached`], because a later
-    /// attempt may succeed.
-    pub async fn visit(&self, place: &PinnedUrl) -> Result<(), HookRejection> {
-        match self.get(place).await {
+    /// Requests the URL for its effect. Every failure is [`HookRejection::Unreached`], because a
+    /// later attempt may succeed.
+    pub async fn visit(&self, url: &PinnedUrl) -> Result<(), HookRejection> {
+        match self.get(url).await {
             Err(HookRejection::Unverified(_)) => {
-                let why = format!("{}: the page does not exist", place.host);
+                let why = format!("{}: the page does not exist", url.host);
                 Err(HookRejection::Unreached(why))
             }
-            answer => answer.map(|_| ()),
+            result => result.map(|_| ()),
         }
     }
 
-    async fn get(&self, place: &PinnedUrl) -> Result<Vec<u8>, HookRejection> {
-        let unreached = |why: String| HookRejection::Unreached(format!("{}: {why}", place.host));
-        let Ok(_turn) = self.turns.try_acquire() else {
-            return Err(unreached(format!("{AT_ONCE} requests are under way")));
+    async fn get(&self, url: &PinnedUrl) -> Result<Vec<u8>, HookRejection> {
+        let unreached = |why: String| HookRejection::Unreached(format!("{}: {why}", url.host));
+        let Ok(_slot) = self.request_slots.try_acquire() else {
+            return Err(unreached(format!("{MAX_REQUESTS_IN_FLIGHT} requests are under way")));
         };
-        let client = self.client.get_or_init(|| self.client());
-        let client = client.as_ref().map_err(|why| unreached(why.clone()))?;
-        let host = match &self.stand_in {
+        let client = self
+            .client
+            .get_or_init(|| self.client())
+            .as_ref()
+            .map_err(|why| unreached(why.clone()))?;
+        let base = match &self.test_server {
             Some(base) => base.clone(),
-            None => format!("https://{}", place.host),
+            None => format!("https://{}", url.host),
         };
-        let response = client.get(format!("{host}{}", place.path)).send().await;
-        let response = response.map_err(|error| unreached(chain(&error.without_url())))?;
+        let response = client
+            .get(format!("{base}{}", url.path))
+            .send()
+            .await
+            .map_err(|error| unreached(error_line(&error.without_url())))?;
         match response.status().as_u16() {
-            200 => read(response, MOST_BYTES).await.map_err(unreached),
+            200 => read_body(response, MAX_ANSWER_BYTES).await.map_err(unreached),
             // The host of certificates answers 403 for one that does not exist.
             403 | 404 | 410 => Err(HookRejection::unverified("the provider knows nothing of it")),
             status => Err(unreached(format!("answered {status}"))),
@@ -223,8 +229,8 @@ impl Pinned {
     }
 
     fn client(&self) -> Result<Client, String> {
-        let is_https = self.stand_in.is_none();
-        build(Client::builder().https_only(is_https).timeout(PATIENCE))
+        let has_https = self.test_server.is_none();
+        build(Client::builder().https_only(has_https).timeout(REQUEST_TIMEOUT))
     }
 }
 
@@ -245,7 +251,7 @@ pub struct VerifiedReports {
 
 impl VerifiedReports {
     /// Returns the content of a body with one report. `None` counts as ignored.
-    pub(super) fn of(report: Option<EmailReport>) -> Self {
+    pub(super) fn from_report(report: Option<EmailReport>) -> Self {
         Self {
             ignored: u64::from(report.is_none()),
             reports: report.into_iter().collect(),
@@ -286,7 +292,7 @@ pub struct EmailReport {
 
 impl EmailReport {
     /// Returns a report. `tag` and `recipient` are as the provider states them.
-    pub(super) fn of(
+    pub(super) fn new(
         id: &str,
         news: ReportKind,
         tag: Option<&str>,
@@ -345,34 +351,33 @@ impl HookRejection {
 }
 
 /// Compares secrets in a time that depends on neither their content nor their length.
-fn same(given: &[u8], wanted: &[u8]) -> bool {
+fn is_equal(given: &[u8], expected: &[u8]) -> bool {
     let digest = |bytes| <[u8; 32]>::from(Sha256::digest(bytes));
-    digest(given).ct_eq(&digest(wanted)).into()
+    digest(given).ct_eq(&digest(expected)).into()
 }
 
 pub(super) fn wrong_signature() -> HookRejection {
     HookRejection::unverified("the signature does not fit the body and the key")
 }
 
-pub(super) fn json<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<T, HookRejection> {
+pub(super) fn parse<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<T, HookRejection> {
     serde_json::from_slice(body).map_err(|error| HookRejection::undocumented(&error))
 }
 
-/// Judges a failed email by the first enhanced status in `stated` that names a cause. Each item is
-/// a status or a reply that starts with one. Without such a status, the provider's own
-/// classification, `otherwise`, decides.
-pub(super) fn failed<'a>(
-    stated: impl IntoIterator<Item = Option<&'a str>>,
-    otherwise: ReportKind,
+/// Classifies a failed email by the first enhanced status in `replies` that names a cause. Each
+/// item is a status or a reply that starts with one. Without such a status, the provider's own
+/// classification, `default`, decides.
+pub(super) fn classify_failure<'a>(
+    replies: impl IntoIterator<Item = Option<&'a str>>,
+    default: ReportKind,
 ) -> ReportKind {
-    let stated: Vec<&str> = stated.into_iter().flatten().collect();
-    let text = stated.join(" ");
-    let kind = stated.iter().find_map(|one| EnhancedStatus::in_reply(one)?.judge(&text));
-    match kind {
+    let replies: Vec<&str> = replies.into_iter().flatten().collect();
+    let text = replies.join(" ");
+    match replies.iter().find_map(|reply| EnhancedStatus::in_reply(reply)?.judge(&text)) {
         Some(FailureKind::BadAddress) => ReportKind::Bounced,
         Some(FailureKind::Soft) => ReportKind::Delayed,
         Some(FailureKind::Refused) => ReportKind::Refused,
-        None => otherwise,
+        None => default,
     }
 }
 
@@ -401,9 +406,8 @@ pub(super) fn only_text(list: &Value) -> Result<Option<&str>, HookRejection> {
 }
 
 /// Joins the nonempty parts with spaces.
-pub(super) fn detail<'a>(parts: impl IntoIterator<Item = Option<&'a str>>) -> Option<String> {
-    let parts = parts.into_iter().flatten();
-    let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
+pub(super) fn join_details<'a>(parts: impl IntoIterator<Item = Option<&'a str>>) -> Option<String> {
+    let parts: Vec<&str> = parts.into_iter().flatten().filter(|part| !part.is_empty()).collect();
     (!parts.is_empty()).then(|| parts.join(" "))
 }
 
@@ -424,15 +428,15 @@ mod tests {
 
     #[test]
     fn an_unspecific_status_code_defers_to_the_next_one() {
-        for (stated, expected) in [
+        for (replies, expected) in [
             (["5.0.0", "550 5.1.1 no such user"], ReportKind::Bounced),
             (["5.3.0", "550 5.7.1 policy"], ReportKind::Refused),
             (["5.1.1", "550 5.7.1 policy"], ReportKind::Bounced),
             (["5.0.0", "550 5.5.0 failed"], ReportKind::Delayed),
             (["", "550 failed"], ReportKind::Delayed),
         ] {
-            let judged = failed(stated.map(Some), ReportKind::Delayed);
-            assert_eq!(judged, expected, "{stated:?}");
+            let kind = classify_failure(replies.map(Some), ReportKind::Delayed);
+            assert_eq!(kind, expected, "{replies:?}");
         }
     }
 
@@ -441,12 +445,13 @@ mod tests {
         let hour = TimeDelta::hours(1);
         let posted =
             Posted { key: &[], now: now(), header: &|_| None, body: &[], certificate: None };
-        let at = |shift: i64| posted.fresh(&(now().timestamp() + shift).to_string(), hour);
+        let at =
+            |shift: i64| posted.parse_signed_time(&(now().timestamp() + shift).to_string(), hour);
 
         assert!(at(0).is_ok() && at(-3_600).is_ok() && at(300).is_ok());
         assert!(at(-3_601).is_err() && at(301).is_err());
         for odd in ["", "soon", "1e9", "99999999999999999999", "-1"] {
-            assert!(posted.fresh(odd, hour).is_err(), "{odd}");
+            assert!(posted.parse_signed_time(odd, hour).is_err(), "{odd}");
         }
     }
 }

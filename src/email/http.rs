@@ -47,17 +47,16 @@ impl Account {
         self.options.get(path).cloned().unwrap_or_default()
     }
 
-    /// Returns the maximum number of messages in a call. `most` is the provider's limit.
-    pub(super) fn per_call(&self, most: usize) -> usize {
-        self.per_call.unwrap_or(most).clamp(1, most)
+    /// Returns the maximum number of messages in a call.
+    pub(super) fn per_call(&self, provider_limit: usize) -> usize {
+        self.per_call.unwrap_or(provider_limit).clamp(1, provider_limit)
     }
 }
 
-/// Authenticates requests. A request is signed last, when it is complete except for its body. So a
-/// signature can cover URL, content and time.
+/// Authenticates requests.
 pub(super) trait Sign: Send + Sync {
     /// Adds the headers that authenticate the request. The request is complete except for its body,
-    /// which is passed separately. `at` is the time of signing.
+    /// so a signature can cover URL, content and time. `at` is the time of signing.
     fn sign(&self, request: &mut Request, body: &[u8], at: DateTime<Utc>);
 }
 
@@ -69,17 +68,17 @@ pub(super) struct ApiClient {
     client: Client,
     signer: Box<dyn Sign>,
     /// Eight hexadecimal digits that identify the base URL and the key.
-    login: String,
+    fingerprint: String,
 }
 
 /// The body of a request, with its `Content-Type` and other headers.
-pub(super) struct Body {
+pub(super) struct RequestBody {
     pub headers: Vec<(&'static str, String)>,
     pub bytes: Vec<u8>,
 }
 
-impl Body {
-    pub(super) fn json(value: &serde_json::Value) -> Self {
+impl RequestBody {
+    pub(super) fn json(value: &Value) -> Self {
         Self {
             headers: vec![("content-type", "application/json".into())],
             bytes: value.to_string().into_bytes(),
@@ -92,9 +91,9 @@ pub(super) enum NoAnswer {
     /// There was no connection, so nothing was sent.
     NotSent(String),
     /// The machine refused the connection, as no service listens there. Nothing was sent.
-    Refused(String),
+    ConnectionRefused(String),
     /// TLS failed, for example because the certificate is not trusted. Nothing was sent.
-    Untrusted(String),
+    CertificateRejected(String),
     /// The send permit ended before the request was complete.
     Withheld(String),
     /// The request may have arrived.
@@ -102,20 +101,20 @@ pub(super) enum NoAnswer {
 }
 
 impl NoAnswer {
-    fn of(error: reqwest::Error, timeout: Duration) -> Self {
+    fn from_error(error: reqwest::Error, timeout: Duration) -> Self {
         let not_sent: fn(String) -> Self = if is_refused(&error) {
-            Self::Refused
+            Self::ConnectionRefused
         } else if is_untrusted(&error) {
-            Self::Untrusted
+            Self::CertificateRejected
         } else if error.is_connect() || error.is_builder() {
             Self::NotSent
         } else if error.is_timeout() {
             let limit = timeout.as_secs_f32();
             return Self::MaybeSent(format!("no answer within {limit} s"));
         } else {
-            return Self::MaybeSent(format!("no answer: {}", chain(&error.without_url())));
+            return Self::MaybeSent(format!("no answer: {}", error_line(&error.without_url())));
         };
-        not_sent(format!("no connection: {}", chain(&error.without_url())))
+        not_sent(format!("no connection: {}", error_line(&error.without_url())))
     }
 }
 
@@ -123,8 +122,8 @@ impl From<NoAnswer> for String {
     fn from(failed: NoAnswer) -> Self {
         match failed {
             NoAnswer::NotSent(reason)
-            | NoAnswer::Refused(reason)
-            | NoAnswer::Untrusted(reason)
+            | NoAnswer::ConnectionRefused(reason)
+            | NoAnswer::CertificateRejected(reason)
             | NoAnswer::Withheld(reason)
             | NoAnswer::MaybeSent(reason) => reason,
         }
@@ -140,24 +139,24 @@ pub(super) struct ProviderResponse {
 }
 
 /// The size limit of an answer in bytes. The longest answer to a full call is a tenth of this.
-const MOST_BYTES: usize = 2 * 1024 * 1024;
+const MAX_ANSWER_BYTES: usize = 2 * 1024 * 1024;
 /// The time limit for connecting.
-const CONNECT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long an unused connection is kept. Providers keep theirs longer, so none closes it just as
 /// we write.
-const IDLE: Duration = Duration::from_secs(10);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl ApiClient {
     /// Creates a client whose requests `signer` signs. Fails if the sender's address is invalid, or
     /// this machine has no root certificates.
     pub(super) fn new(mut account: Account, signer: impl Sign + 'static) -> Result<Self, String> {
         let accept = (ACCEPT, HeaderValue::from_static("application/json"));
-        let client = Client::builder()
+        let builder = Client::builder()
             .default_headers([accept].into_iter().collect())
-            .connect_timeout(CONNECT.min(account.timeout))
+            .connect_timeout(CONNECT_TIMEOUT.min(account.timeout))
             .timeout(account.timeout)
-            .pool_idle_timeout(IDLE);
-        let client = build(client)?;
+            .pool_idle_timeout(IDLE_TIMEOUT);
+        let client = build(builder)?;
         account.url.truncate(account.url.trim_end_matches('/').len());
         let base = &account.url;
         Url::parse(base).map_err(|error| format!("mail.url {base:?} is no address: {error}"))?;
@@ -168,13 +167,13 @@ impl ApiClient {
             signer: Box::new(signer),
             from: mailbox(&sender.from, Some(&sender.from_name))?.to_string(),
             account,
-            login: hex::encode(&hash[..4]),
+            fingerprint: hex::encode(&hash[..4]),
         })
     }
 
     /// Returns a text that identifies the account among all accounts and providers.
     pub(super) fn account(&self, provider: &str) -> String {
-        format!("{provider} {}", self.login)
+        format!("{provider} {}", self.fingerprint)
     }
 
     pub(super) async fn get(&self, path: &str) -> Result<ProviderResponse, NoAnswer> {
@@ -184,7 +183,7 @@ impl ApiClient {
     pub(super) async fn post(
         &self,
         path: &str,
-        body: Body,
+        body: RequestBody,
         permit: &Permit,
     ) -> Result<ProviderResponse, NoAnswer> {
         if let Some(reason) = permit.withheld() {
@@ -197,31 +196,31 @@ impl ApiClient {
         &self,
         method: Method,
         path: &str,
-        body: Option<(Body, &Permit)>,
+        body: Option<(RequestBody, &Permit)>,
     ) -> Result<ProviderResponse, NoAnswer> {
         let url = format!("{}{path}", self.account.url);
-        let mut request = self.client.request(method, url);
+        let mut builder = self.client.request(method, url);
         for (name, value) in body.iter().flat_map(|(body, _)| &body.headers) {
-            request = request.header(*name, value);
+            builder = builder.header(*name, value);
         }
-        let no_answer = |error| NoAnswer::of(error, self.account.timeout);
-        let mut request = request.build().map_err(no_answer)?;
+        let no_answer = |error| NoAnswer::from_error(error, self.account.timeout);
+        let mut request = builder.build().map_err(no_answer)?;
         let bytes = body.as_ref().map_or(&[][..], |(body, _)| &body.bytes);
         self.signer.sign(&mut request, bytes, (self.account.now)());
-        let mut aborted = None;
+        let mut guard = None;
         if let Some((body, permit)) = body {
-            let (bytes, flag) = GuardedBody::new(body.bytes, permit.clone());
-            *request.body_mut() = Some(reqwest::Body::wrap(bytes));
-            aborted = Some((flag, permit));
+            let (guarded_body, is_aborted) = GuardedBody::new(body.bytes, permit.clone());
+            *request.body_mut() = Some(reqwest::Body::wrap(guarded_body));
+            guard = Some((is_aborted, permit));
         }
         match self.client.execute(request).await {
             Ok(response) => Ok(ProviderResponse {
                 status: response.status().as_u16(),
                 headers: response.headers().clone(),
-                body: read(response, MOST_BYTES).await.ok(),
+                body: read_body(response, MAX_ANSWER_BYTES).await.ok(),
             }),
-            Err(error) => Err(match aborted {
-                Some((flag, permit)) if flag.load(Ordering::SeqCst) => {
+            Err(error) => Err(match guard {
+                Some((is_aborted, permit)) if is_aborted.load(Ordering::SeqCst) => {
                     permit.over().map_or_else(|| no_answer(error), NoAnswer::Withheld)
                 }
                 _ => no_answer(error),
@@ -238,15 +237,15 @@ pub(crate) fn build(client: ClientBuilder) -> Result<Client, String> {
         .user_agent(concat!("tidings/", env!("CARGO_PKG_VERSION")))
         .redirect(redirect::Policy::none())
         .build()
-        .map_err(|error| format!("no HTTPS client can be made: {}", chain(&error)))
+        .map_err(|error| format!("no HTTPS client can be made: {}", error_line(&error)))
 }
 
-/// Reads a body of at most this many bytes.
-pub(super) async fn read(mut response: Response, most: usize) -> Result<Vec<u8>, String> {
+/// Reads a body, or fails if it is longer than `max_bytes`.
+pub(super) async fn read_body(mut response: Response, max_bytes: usize) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(|error| chain(&error))? {
-        if bytes.len() + chunk.len() > most {
-            return Err(format!("answered more than {} KiB", most >> 10));
+    while let Some(chunk) = response.chunk().await.map_err(|error| error_line(&error))? {
+        if bytes.len() + chunk.len() > max_bytes {
+            return Err(format!("answered more than {} KiB", max_bytes >> 10));
         }
         bytes.extend_from_slice(&chunk);
     }
@@ -254,7 +253,7 @@ pub(super) async fn read(mut response: Response, most: usize) -> Result<Vec<u8>,
 }
 
 /// The longest wait that an answer can ask for. After a day the provider is called again.
-pub(super) const MOST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
+pub(super) const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl ProviderResponse {
     pub(super) fn header(&self, name: &str) -> Option<&str> {
@@ -262,13 +261,9 @@ impl ProviderResponse {
     }
 
     /// Returns the body as JSON; null if it is none.
-    pub(super) fn value(&self) -> Value {
-        self.json().unwrap_or_default()
-    }
-
-    /// Parses the body, if it has the expected form.
-    pub(super) fn json<T: serde::de::DeserializeOwned>(&self) -> Option<T> {
-        serde_json::from_slice(self.body.as_deref()?).ok()
+    pub(super) fn json(&self) -> Value {
+        let body = self.body.as_deref().unwrap_or_default();
+        serde_json::from_slice(body).unwrap_or_default()
     }
 
     /// Returns whether the status is a success.
@@ -276,49 +271,50 @@ impl ProviderResponse {
         (200..300).contains(&self.status)
     }
 
-    /// Returns the status and the provider's own words as text for the ledger. Without such words,
-    /// it returns the body.
-    pub(super) fn said(&self, own: Option<String>) -> String {
+    /// Returns the status and the provider's error message as text for the ledger. Without such a
+    /// message, it returns status and body.
+    pub(super) fn describe(&self, message: Option<String>) -> String {
         let body = || String::from_utf8_lossy(self.body.as_deref().unwrap_or_default());
-        let text = own.unwrap_or_else(|| body().into_owned());
-        words(&format!("{} {text}", self.status))
+        let text = message.unwrap_or_else(|| body().into_owned());
+        ledger_line(&format!("{} {text}", self.status))
     }
 
-    /// Returns the wait before the next call, if a header names one, up to [`MOST_WAIT`].
+    /// Returns the wait before the next call, if a header names one, up to [`MAX_WAIT`].
     ///
     /// A header contains a number of seconds, a date (`Retry-After`), or a time in seconds or
     /// milliseconds (`X-RateLimit-Reset`). The headers of rate limits describe the window in which
     /// calls are counted, so they count only with status 429. Times are compared with the answer's
     /// own `Date`, so clocks may be wrong.
     pub(super) fn wait(&self) -> Option<Duration> {
-        let now = self.header(DATE.as_str()).and_then(moment);
+        let now = self.header(DATE.as_str()).and_then(http_date_seconds);
         let until = |then: f64| now.map(|now| (then - now).max(0.0));
-        let named = |name: &str| {
+        let wait_in = |name: &str| {
             let text = self.header(name)?;
             match text.parse::<f64>() {
                 // A current time has thirteen digits in milliseconds and ten in seconds.
                 Ok(time) if time >= 1e11 => until(time / 1e3),
                 Ok(time) if time >= 1e8 => until(time),
                 Ok(seconds) => Some(seconds).filter(|seconds| *seconds >= 0.0),
-                Err(_) => until(moment(text)?),
+                Err(_) => until(http_date_seconds(text)?),
             }
         };
-        let too_many = self.status == StatusCode::TOO_MANY_REQUESTS.as_u16();
-        let window = || named("ratelimit-reset").or_else(|| named("x-ratelimit-reset"));
-        let wait = named(RETRY_AFTER.as_str());
-        let wait = wait.or_else(|| too_many.then(window).flatten())?;
-        Some(Duration::from_secs_f64(wait.min(MOST_WAIT.as_secs_f64())))
+        let is_limited = self.status == StatusCode::TOO_MANY_REQUESTS.as_u16();
+        let rest_of_window = || wait_in("ratelimit-reset").or_else(|| wait_in("x-ratelimit-reset"));
+        let wait =
+            wait_in(RETRY_AFTER.as_str()).or_else(|| is_limited.then(rest_of_window).flatten())?;
+        Some(Duration::from_secs_f64(wait.min(MAX_WAIT.as_secs_f64())))
     }
 }
 
-fn moment(text: &str) -> Option<f64> {
-    let date = chrono::DateTime::parse_from_rfc2822(text).ok()?;
+/// Returns the seconds from 1970 to this date.
+fn http_date_seconds(text: &str) -> Option<f64> {
+    let date = DateTime::parse_from_rfc2822(text).ok()?;
     Some(date.timestamp() as f64)
 }
 
 /// Returns the same outcome for each message of a call. A rejected call of several messages is
 /// [`Outcome::RefusedTogether`], as the fault may be in only one of them.
-pub(super) fn all(outcome: Outcome, messages: usize) -> Vec<Outcome> {
+pub(super) fn repeat_outcome(outcome: Outcome, messages: usize) -> Vec<Outcome> {
     let outcome = match outcome {
         Outcome::Refused(reason) | Outcome::Undeliverable(reason) if messages > 1 => {
             Outcome::RefusedTogether(reason)
@@ -328,11 +324,10 @@ pub(super) fn all(outcome: Outcome, messages: usize) -> Vec<Outcome> {
     vec![outcome; messages]
 }
 
-/// Returns what the status of an answer usually means, unless it is a success.
-pub(super) fn usual(answer: &ProviderResponse, reason: String) -> Outcome {
-    let after = answer.wait();
+/// Returns the outcome that most providers mean by the status of a failed call.
+pub(super) fn outcome_of_status(answer: &ProviderResponse, reason: String) -> Outcome {
     match answer.status {
-        429 | 500 | 503 => Outcome::TryLater(reason, after),
+        429 | 500 | 503 => Outcome::TryLater(reason, answer.wait()),
         // A gateway answered. The provider may have accepted the call behind it.
         501.. => Outcome::Unknown(reason),
         300..=399 | 401 | 403 | 404 | 405 => Outcome::Stop(reason),
@@ -341,15 +336,19 @@ pub(super) fn usual(answer: &ProviderResponse, reason: String) -> Outcome {
 }
 
 /// Returns the outcome of a success: the provider's id for the email, without brackets.
-pub(super) fn accepted(provider: &str, answer: &ProviderResponse, id: Option<&str>) -> Outcome {
+pub(super) fn accepted_outcome(
+    provider: &str,
+    answer: &ProviderResponse,
+    id: Option<&str>,
+) -> Outcome {
     match id.map(|id| id.trim_matches(['<', '>'])) {
-        None | Some("") => without_id(provider, answer),
+        None | Some("") => missing_id_outcome(provider, answer),
         Some(id) => Outcome::Accepted(id.to_owned()),
     }
 }
 
 /// Returns the outcome of a success that does not name an id for each email.
-pub(super) fn without_id(provider: &str, answer: &ProviderResponse) -> Outcome {
+pub(super) fn missing_id_outcome(provider: &str, answer: &ProviderResponse) -> Outcome {
     let status = answer.status;
     Outcome::Unknown(format!("{provider} answered {status}, but not with an id for each email"))
 }
@@ -357,9 +356,9 @@ pub(super) fn without_id(provider: &str, answer: &ProviderResponse) -> Outcome {
 impl From<NoAnswer> for Outcome {
     fn from(failed: NoAnswer) -> Self {
         match failed {
-            NoAnswer::NotSent(reason) | NoAnswer::Refused(reason) | NoAnswer::Untrusted(reason) => {
-                Self::Unreachable(reason)
-            }
+            NoAnswer::NotSent(reason)
+            | NoAnswer::ConnectionRefused(reason)
+            | NoAnswer::CertificateRejected(reason) => Self::Unreachable(reason),
             NoAnswer::Withheld(reason) => Self::Withheld(reason),
             NoAnswer::MaybeSent(reason) => Self::Unknown(reason),
         }
@@ -368,31 +367,30 @@ impl From<NoAnswer> for Outcome {
 
 /// Returns status and body of the answer to a check; 0 and null without one.
 pub(super) fn status_and_body(answer: &Result<ProviderResponse, NoAnswer>) -> (u16, Value) {
-    let seen = answer.as_ref().map(|seen| (seen.status, seen.value()));
-    seen.unwrap_or_default()
+    answer.as_ref().map(|answer| (answer.status, answer.json())).unwrap_or_default()
 }
 
 /// Returns the result of a check whose answer does not prove that the key is valid. `name` is the
-/// provider's, `said` returns the words of an answer, and `remedy` describes a valid key.
-pub(super) fn invalid(
+/// provider's, `describe` returns the provider's error message, and `remedy` describes a valid key.
+pub(super) fn failed_key_check(
     name: &str,
     answer: Result<ProviderResponse, NoAnswer>,
-    said: fn(&ProviderResponse) -> String,
+    describe: fn(&ProviderResponse) -> String,
     remedy: &str,
 ) -> Checked {
     match answer {
         Ok(answer) if matches!(answer.status, 401 | 403) => {
-            key_rejected(name, &said(&answer), remedy)
+            rejected_key_check(name, &describe(&answer), remedy)
         }
         Ok(answer) => Checked::wrong(
-            format!("{name} answered {}", said(&answer)),
+            format!("{name} answered {}", describe(&answer)),
             "see whether mail.url is right, and whether the provider has an outage",
         ),
-        Err(NoAnswer::Refused(reason)) => Checked::wrong(
+        Err(NoAnswer::ConnectionRefused(reason)) => Checked::wrong(
             format!("nothing listens where {name}'s API should be ({reason})"),
             "set mail.url right, or leave it empty",
         ),
-        Err(NoAnswer::Untrusted(reason)) => Checked::wrong(
+        Err(NoAnswer::CertificateRejected(reason)) => Checked::wrong(
             format!("the connection to {name}'s API cannot be trusted ({reason})"),
             "see mail.url and this machine's clock; a certificate authority of your own is named by SSL_CERT_FILE",
         ),
@@ -400,19 +398,19 @@ pub(super) fn invalid(
     }
 }
 
-/// Returns the result of a check that the provider answered with these words.
-pub(super) fn key_rejected(name: &str, words: &str, remedy: &str) -> Checked {
-    Checked::wrong(format!("{name} rejected the key ({words})"), remedy)
+/// Returns the result of a check in which the provider rejected the key with this message.
+pub(super) fn rejected_key_check(name: &str, message: &str, remedy: &str) -> Checked {
+    Checked::wrong(format!("{name} rejected the key ({message})"), remedy)
 }
 
 /// Returns whether the machine refused the connection, because no service listens there. Other
 /// errors may come from the network.
 pub(crate) fn is_refused(error: &(dyn Error + 'static)) -> bool {
-    is_of(error, std::io::ErrorKind::ConnectionRefused)
+    has_io_cause(error, std::io::ErrorKind::ConnectionRefused)
 }
 
 /// Returns whether the error or one of its causes is an I/O error of this kind.
-pub(super) fn is_of(error: &(dyn Error + 'static), kind: std::io::ErrorKind) -> bool {
+pub(super) fn has_io_cause(error: &(dyn Error + 'static), kind: std::io::ErrorKind) -> bool {
     let is_kind = |io: &std::io::Error| io.kind() == kind;
     causes(error).any(|cause| cause.downcast_ref().is_some_and(is_kind))
 }
@@ -438,10 +436,10 @@ pub(crate) fn causes<'a>(
     })
 }
 
-/// Shortens a provider's words to one line of at most 240 characters, for the ledger. Masks
+/// Shortens a provider's message to one line of at most 240 characters, for the ledger. Masks
 /// addresses and links.
-pub(super) fn words(text: &str) -> String {
-    const MOST_CHARS: usize = 240;
+pub(super) fn ledger_line(text: &str) -> String {
+    const MAX_CHARS: usize = 240;
     let mask = |word: &str| {
         if word.contains('@') {
             "(address)".to_owned()
@@ -451,17 +449,16 @@ pub(super) fn words(text: &str) -> String {
             word.replace(char::is_control, "")
         }
     };
-    let text: Vec<String> = text.split_whitespace().map(mask).collect();
-    let text = text.join(" ");
-    match text.char_indices().nth(MOST_CHARS) {
-        Some((at, _)) => format!("{}…", &text[..at]),
-        None => text,
+    let line = text.split_whitespace().map(mask).collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(MAX_CHARS) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
     }
 }
 
 /// Formats an error and its causes on one line.
-pub(super) fn chain(error: &dyn Error) -> String {
-    words(&error_chain(error))
+pub(super) fn error_line(error: &dyn Error) -> String {
+    ledger_line(&error_chain(error))
 }
 
 #[cfg(test)]

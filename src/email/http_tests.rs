@@ -8,7 +8,7 @@ use reqwest::Request;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use super::super::api_calls::Proof;
+use super::super::api_calls::KeyHeader;
 use super::super::{Message, Personal, Place, Placeholders, SharedContent};
 use super::*;
 use crate::domain::{Address, DeliveryId};
@@ -19,12 +19,12 @@ pub(crate) fn answer(
     headers: &[(&'static str, &str)],
     body: &str,
 ) -> ProviderResponse {
-    let mut all = HeaderMap::new();
-    all.insert(DATE, HeaderValue::from_static("Tue, 22 Apr 2014 12:00:00 GMT"));
+    let mut map = HeaderMap::new();
+    map.insert(DATE, HeaderValue::from_static("Tue, 22 Apr 2014 12:00:00 GMT"));
     for (name, value) in headers {
-        all.insert(*name, value.parse().unwrap());
+        map.insert(*name, value.parse().unwrap());
     }
-    ProviderResponse { status, headers: all, body: Some(body.as_bytes().to_vec()) }
+    ProviderResponse { status, headers: map, body: Some(body.as_bytes().to_vec()) }
 }
 
 /// Returns an account with the sender "Art & Co." and a Reply-To address.
@@ -45,18 +45,18 @@ pub(crate) fn account() -> Account {
 }
 
 /// Returns an email to this user, with links of their own.
-pub(crate) fn email(person: &str, subject: &str) -> Message {
-    let base = format!("https://x.example/u/{person}");
+pub(crate) fn email(user: &str, subject: &str) -> Message {
+    let base = format!("https://x.example/u/{user}");
     let placeholders = Placeholders::new().unwrap();
-    let place = placeholders.of(Place::Unsubscribe);
+    let link = placeholders.of(Place::Unsubscribe);
     Message {
-        delivery: DeliveryId::stored(format!("digest:{person}:weekly:2014-W17")),
-        to: Address::new(format!("{person}@example.org")).unwrap(),
-        to_name: Some(format!("{person}, the \"first\"")),
+        delivery: DeliveryId::stored(format!("digest:{user}:weekly:2014-W17")),
+        to: Address::new(format!("{user}@example.org")).unwrap(),
+        to_name: Some(format!("{user}, the \"first\"")),
         content: Arc::new(SharedContent {
             subject: subject.into(),
-            html: placeholders.cut(&format!("<p>{subject}</p><a href=\"{place}\">stop</a>")),
-            text: placeholders.cut(&format!("{subject}\n\n{place}\n")),
+            html: placeholders.cut(&format!("<p>{subject}</p><a href=\"{link}\">stop</a>")),
+            text: placeholders.cut(&format!("{subject}\n\n{link}\n")),
         }),
         personal: Some(Personal {
             preferences: format!("{base}/preferences"),
@@ -134,20 +134,20 @@ fn the_most_specific_wait_header_wins() {
 
 #[test]
 fn a_providers_message_is_kept_without_addresses_and_links() {
-    let said = words(
+    let line = ledger_line(
         "Found inactive\r\naddresses: Ada <ada@example.org>, see\thttps://x.example/u/token now",
     );
-    assert_eq!(said, "Found inactive addresses: Ada (address) see (link) now");
-    assert_eq!(words(&"é".repeat(1000)).chars().count(), 241);
+    assert_eq!(line, "Found inactive addresses: Ada (address) see (link) now");
+    assert_eq!(ledger_line(&"é".repeat(1000)).chars().count(), 241);
 }
 
 #[test]
 fn a_refusal_of_several_emails_is_not_attributed_to_one() {
     let refused = || Outcome::Refused("no".into());
-    assert_eq!(all(refused(), 1), [refused()]);
-    assert_eq!(kind(&all(refused(), 2)[1]), "refused together");
+    assert_eq!(repeat_outcome(refused(), 1), [refused()]);
+    assert_eq!(kind(&repeat_outcome(refused(), 2)[1]), "refused together");
     let stop = Outcome::Stop("key".into());
-    assert_eq!(all(stop.clone(), 2), [stop.clone(), stop]);
+    assert_eq!(repeat_outcome(stop.clone(), 2), [stop.clone(), stop]);
 }
 
 #[test]
@@ -155,7 +155,8 @@ fn an_invalid_key_is_rejected_before_the_first_call() {
     let bad = |change: fn(&mut Account)| {
         let mut account = account();
         change(&mut account);
-        let api = Proof::bearer(&account.key).and_then(|proof| ApiClient::new(account, proof));
+        let api =
+            KeyHeader::bearer(&account.key).and_then(|signer| ApiClient::new(account, signer));
         api.err().unwrap()
     };
     let key = bad(|account| account.key = Secret::new("two\nlines"));
@@ -200,7 +201,7 @@ async fn every_request_is_signed_over_its_own_content_and_time() {
     };
     let called = async {
         assert!(api.get("/server").await.is_ok());
-        let body = Body::json(&serde_json::json!([1]));
+        let body = RequestBody::json(&serde_json::json!([1]));
         assert!(api.post("/email", body, &Permit::always()).await.is_ok());
     };
 

@@ -22,7 +22,7 @@ pub enum PermitState {
     Ending,
     /// Users and objects were checked too long ago. New calls must not start.
     Stale,
-    /// Another process may hold the emails now. Nothing more may be sent.
+    /// Another process may have leased the emails since. Nothing more may be sent.
     Over,
 }
 
@@ -48,8 +48,10 @@ impl Permit {
 
     /// Returns the reason why nothing more may be sent, or `None` if sending may go on.
     pub fn over(&self) -> Option<String> {
-        (self.state() == PermitState::Over)
-            .then(|| "it was not sent, because another process may send it now".into())
+        match self.state() {
+            PermitState::Given | PermitState::Ending | PermitState::Stale => None,
+            state => state.reason(),
+        }
     }
 
     /// Returns the reason to cancel a call whose content is not sent yet. A stale permit does not
@@ -57,21 +59,26 @@ impl Permit {
     pub(super) fn canceled(&self) -> Option<String> {
         match self.state() {
             PermitState::Given | PermitState::Stale => None,
-            PermitState::Ending | PermitState::Over => self.withheld(),
+            state => state.reason(),
         }
     }
 
     /// Returns the reason why no call may start, or `None` if one may.
     pub fn withheld(&self) -> Option<String> {
-        let ending = || "it was not sent, because the process is shutting down".to_owned();
-        match self.state() {
-            PermitState::Given => None,
-            PermitState::Ending => Some(ending()),
-            PermitState::Stale => {
-                Some("it was not sent yet, because its checks are too old and are repeated".into())
-            }
-            PermitState::Over => self.over().or_else(|| Some(ending())),
-        }
+        self.state().reason()
+    }
+}
+
+impl PermitState {
+    /// Returns why no call may start in this state.
+    fn reason(self) -> Option<String> {
+        let reason = match self {
+            Self::Given => return None,
+            Self::Ending => "it was not sent, because the process is shutting down",
+            Self::Stale => "it was not sent yet, because its checks are too old and are repeated",
+            Self::Over => "it was not sent, because another process may send it now",
+        };
+        Some(reason.to_owned())
     }
 }
 
@@ -81,8 +88,8 @@ impl std::fmt::Debug for Permit {
     }
 }
 
-/// The size of a piece in bytes. Most connections write this much at once.
-const PIECE: usize = 16 * 1024;
+/// The size of a piece of a body. Most connections write this much at once.
+const PIECE_BYTES: usize = 16 * 1024;
 
 /// A request body that is sent only while the send permit is valid.
 ///
@@ -118,9 +125,8 @@ impl Body for GuardedBody {
             self.aborted.store(true, Ordering::SeqCst);
             return Poll::Ready(Some(Err(std::io::Error::other(reason))));
         }
-        let most = PIECE.min(self.rest.len());
-        let piece = self.rest.split_to(most);
-        Poll::Ready(Some(Ok(Frame::data(piece))))
+        let bytes = PIECE_BYTES.min(self.rest.len());
+        Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(bytes)))))
     }
 
     fn is_end_stream(&self) -> bool {

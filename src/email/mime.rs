@@ -13,7 +13,7 @@ use super::placeholders::in_text;
 use super::{Message, SenderAddress};
 use crate::domain::{Address, DeliveryId};
 
-/// Returns 40 hexadecimal digits that stand for a delivery where its id cannot be used.
+/// Returns 40 hexadecimal digits that replace a delivery's id where the id cannot be used.
 ///
 /// They are in the `Message-ID`, in file names, and in the data that providers store with an email
 /// and repeat in reports.
@@ -56,8 +56,8 @@ pub(super) fn recipient(message: &Message) -> Result<Mailbox, String> {
     mailbox(&message.to, name.as_deref())
 }
 
-fn part(kind: ContentType, body: &str) -> SinglePart {
-    SinglePart::builder().header(kind).body(body.to_owned())
+fn part(content_type: ContentType, body: &str) -> SinglePart {
+    SinglePart::builder().header(content_type).body(body.to_owned())
 }
 
 /// Returns name and address. The domain is in Punycode, which needs no server extension.
@@ -80,8 +80,7 @@ pub(super) fn mailbox_in_ascii(address: &Address, name: Option<&str>) -> Result<
     let mut headers = Headers::new();
     headers.set(To::from(Mailboxes::from(mailbox)));
     let folded = headers.to_string();
-    let line: Vec<&str> = folded.lines().map(str::trim).collect();
-    let line = line.join(" ");
+    let line = folded.lines().map(str::trim).collect::<Vec<_>>().join(" ");
     Ok(line.trim_start_matches("To:").trim().to_owned())
 }
 
@@ -93,8 +92,8 @@ const MAX_HEADER_CHARS: usize = 240;
 pub(super) fn one_line(text: &str) -> String {
     let spaced: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let line = spaced.split_whitespace().collect::<Vec<_>>().join(" ");
-    let line: String = line.chars().take(MAX_HEADER_CHARS).collect();
-    line.replace("=?", "= ?")
+    let shortened: String = line.chars().take(MAX_HEADER_CHARS).collect();
+    shortened.replace("=?", "= ?")
 }
 
 /// Clamps the time to the years that a `Date` can contain, 1970 to 9999.
@@ -106,7 +105,7 @@ fn date(at: DateTime<Utc>) -> SystemTime {
 
 /// Returns the additional headers of a message, or the reason why one is invalid.
 pub(super) fn headers(message: &Message) -> Result<Vec<(HeaderName, String)>, String> {
-    let checked = |(name, value): (String, String)| {
+    let validate = |(name, value): (String, String)| {
         if name.chars().chain(value.chars()).any(char::is_control) {
             return Err(format!("the header {name:?} holds a control character"));
         }
@@ -115,7 +114,7 @@ pub(super) fn headers(message: &Message) -> Result<Vec<(HeaderName, String)>, St
             Err(_) => Err(format!("{name:?} is no name of a header")),
         }
     };
-    message.headers().into_iter().map(checked).collect()
+    message.headers().into_iter().map(validate).collect()
 }
 
 #[cfg(test)]

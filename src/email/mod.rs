@@ -135,7 +135,7 @@ pub enum Outcome {
     /// The message was certainly not accepted. Every other message will fail too until an operator
     /// acts, for example because of a bad key or a suspended account.
     Stop(String),
-    /// The message may have been accepted: the request was written, but no readable answer came.
+    /// The message may have been accepted: the request was written, but no readable answer arrived.
     Unknown(String),
 }
 
@@ -222,13 +222,13 @@ pub enum Checked {
 
 impl Checked {
     /// Returns [`Self::Ready`] without DKIM names.
-    pub fn ready(found: impl Into<String>) -> Self {
-        Self::Ready(found.into(), Vec::new())
+    pub fn ready(finding: impl Into<String>) -> Self {
+        Self::Ready(finding.into(), Vec::new())
     }
 
     /// Returns [`Self::Wrong`].
-    pub fn wrong(found: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self::Wrong(found.into(), remedy.into())
+    pub fn wrong(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::Wrong(problem.into(), remedy.into())
     }
 }
 
@@ -248,8 +248,8 @@ pub trait Mailer: Send + Sync {
     ///
     /// `reference` identifies the call in the ledger: at most 64 ASCII letters, digits, `-` and
     /// `_`. It serves as the idempotency key, or as the key for [`Mailer::ask`]. A call that is
-    /// repeated under its reference must hold the same deliveries. Nothing is sent once `permit` is
-    /// over.
+    /// repeated under its reference must contain the same deliveries. Nothing is sent once `permit`
+    /// is over.
     ///
     /// If the future is dropped, all outcomes are unknown.
     async fn send(&self, reference: &str, messages: &[Message], permit: &Permit) -> Vec<Outcome>;
@@ -263,7 +263,7 @@ pub trait Mailer: Send + Sync {
     /// call's messages; the results are in their order. Only called with [`Certainty::Ask`].
     async fn ask(&self, reference: &str, deliveries: &[DeliveryId]) -> Vec<QueryAnswer> {
         let _ = reference;
-        let reason = format!("{} cannot be asked", self.name());
+        let reason = format!("{} cannot be queried", self.name());
         vec![QueryAnswer::Silent(reason.into()); deliveries.len()]
     }
 
@@ -290,29 +290,27 @@ pub trait Mailer: Send + Sync {
 mod tests {
     use super::*;
 
-    fn personal() -> Personal {
-        Personal {
-            unsubscribe: Some("https://x.example/u/token".into()),
-            preferences: "https://x.example/u/token/preferences".into(),
-            mute: None,
+    /// Returns a message to Ada Lovelace whose links are below this URL.
+    fn message(base: &str, html: Text, text: Text) -> Message {
+        Message {
+            delivery: DeliveryId::stored("digest:ada:weekly:2014-W17"),
+            to: Address::new("ada.lovelace@example.org").unwrap(),
+            to_name: Some("Ada Lovelace".into()),
+            content: Arc::new(SharedContent { subject: "14 new works".into(), html, text }),
+            personal: Some(Personal {
+                unsubscribe: Some(format!("{base}/u/token")),
+                preferences: format!("{base}/u/token/preferences"),
+                mute: None,
+            }),
+            further: Vec::new(),
+            at: DateTime::UNIX_EPOCH,
         }
     }
 
     #[test]
     fn a_message_prints_neither_its_address_nor_its_body() {
-        let message = Message {
-            delivery: DeliveryId::stored("digest:ada:weekly:2014-W17"),
-            to: Address::new("ada.lovelace@example.org").unwrap(),
-            to_name: Some("Ada Lovelace".into()),
-            content: Arc::new(SharedContent {
-                subject: "14 new works".into(),
-                html: "<p>secret".into(),
-                text: "secret".into(),
-            }),
-            personal: Some(personal()),
-            further: vec![("Feedback-ID".into(), "hidden-id".into())],
-            at: DateTime::UNIX_EPOCH,
-        };
+        let mut message = message("https://x.example", "<p>secret".into(), "secret".into());
+        message.further = vec![("Feedback-ID".into(), "hidden-id".into())];
 
         let printed = format!("{message:?}");
 
@@ -325,21 +323,10 @@ mod tests {
     #[test]
     fn each_users_links_replace_the_placeholders_in_shared_content() {
         let placeholders = Placeholders::new().unwrap();
-        let choose = format!("<a href=\"{}\">choose</a>", placeholders.of(Place::Preferences));
-        let stop = format!("stop: {}\n", placeholders.of(Place::Unsubscribe));
-        let message = Message {
-            delivery: DeliveryId::stored("digest:ada:weekly:2014-W17"),
-            to: Address::new("ada@example.org").unwrap(),
-            to_name: None,
-            content: Arc::new(SharedContent {
-                subject: "One new work".into(),
-                html: placeholders.cut(&choose),
-                text: placeholders.cut(&stop),
-            }),
-            personal: Some(personal()),
-            further: Vec::new(),
-            at: DateTime::UNIX_EPOCH,
-        };
+        let html = format!("<a href=\"{}\">choose</a>", placeholders.of(Place::Preferences));
+        let text = format!("stop: {}\n", placeholders.of(Place::Unsubscribe));
+        let message =
+            message("https://x.example", placeholders.cut(&html), placeholders.cut(&text));
 
         let filled = message.filled();
 
@@ -357,23 +344,7 @@ mod tests {
 
     #[test]
     fn one_click_is_omitted_if_the_link_is_not_https() {
-        let plain = Message {
-            delivery: DeliveryId::stored("digest:ada:weekly:2014-W17"),
-            to: Address::new("ada@example.org").unwrap(),
-            to_name: None,
-            content: Arc::new(SharedContent {
-                subject: String::new(),
-                html: Text::default(),
-                text: Text::default(),
-            }),
-            personal: Some(Personal {
-                unsubscribe: Some("http://127.0.0.1:8080/u/token".into()),
-                preferences: "http://127.0.0.1:8080/u/token".into(),
-                mute: None,
-            }),
-            further: Vec::new(),
-            at: DateTime::UNIX_EPOCH,
-        };
+        let plain = message("http://127.0.0.1:8080", Text::default(), Text::default());
 
         let automatic = ("Auto-Submitted".into(), "auto-generated".into());
         assert_eq!(plain.headers(), [automatic]);

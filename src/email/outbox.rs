@@ -43,7 +43,8 @@ impl Outbox {
         if let Err(error) = private::folder(&self.folder) {
             return vec![try_later(&self.folder, &error); messages.len()];
         }
-        let mut outcomes: Vec<Outcome> = messages.iter().map(|m| self.write(m)).collect();
+        let mut outcomes: Vec<Outcome> =
+            messages.iter().map(|message| self.write(message)).collect();
         // A rename is durable only after its folder is synced.
         if let Err(error) = sync_folder(&self.folder) {
             let is_accepted = |outcome: &&mut Outcome| matches!(outcome, Outcome::Accepted(..));
@@ -100,9 +101,9 @@ impl Mailer for Outbox {
         }
         let outbox = self.clone();
         let owned = messages.to_vec();
-        let written = tokio::task::spawn_blocking(move || outbox.write_all(&owned)).await;
-        written.unwrap_or_else(|stopped| {
-            let reason = format!("the outbox was stopped while writing: {stopped}");
+        let outcomes = tokio::task::spawn_blocking(move || outbox.write_all(&owned)).await;
+        outcomes.unwrap_or_else(|error| {
+            let reason = format!("the outbox was stopped while writing: {error}");
             vec![Outcome::Unknown(reason); messages.len()]
         })
     }
@@ -113,9 +114,9 @@ impl Mailer for Outbox {
 
     async fn check(&self) -> Checked {
         let outbox = self.clone();
-        let checked = tokio::task::spawn_blocking(move || outbox.try_writing());
+        let attempt = tokio::task::spawn_blocking(move || outbox.try_writing());
         let folder = self.folder.display();
-        match checked.await.map_err(io::Error::other).flatten() {
+        match attempt.await.map_err(io::Error::other).flatten() {
             Ok(()) => Checked::ready(format!("emails are written to {folder}; none is sent")),
             Err(error) => Checked::wrong(
                 format!("{folder} cannot be written to: {error}"),
@@ -143,18 +144,15 @@ fn try_later(path: &Path, error: &io::Error) -> Outcome {
 
 /// The maximum length of the readable part of an email's file name. A page's name may be twice as
 /// long.
-const READABLE: usize = 60;
+const MAX_READABLE_CHARS: usize = 60;
 
 /// Returns a short name for readers. Two deliveries may share one; only the names of `.eml` files
 /// are unique.
 fn page_name(delivery: &DeliveryId) -> String {
-    let text = delivery.as_str();
-    let name = text.strip_prefix("digest:").unwrap_or(text);
-    let safe = |c: char| match c {
-        c if c.is_ascii_alphanumeric() || "._".contains(c) => c,
-        _ => '-',
-    };
-    let name: String = name.chars().take(READABLE * 2).map(safe).collect();
+    let id = delivery.as_str();
+    let to_safe = |c: char| if c.is_ascii_alphanumeric() || "._".contains(c) { c } else { '-' };
+    let readable = id.strip_prefix("digest:").unwrap_or(id).chars().take(MAX_READABLE_CHARS * 2);
+    let name: String = readable.map(to_safe).collect();
     format!("{}.html", name.trim_start_matches('.'))
 }
 
@@ -162,12 +160,14 @@ fn page_name(delivery: &DeliveryId) -> String {
 /// tag.
 fn file_name(delivery: &DeliveryId) -> String {
     let words = delivery.as_str().split(|c: char| !c.is_ascii_alphanumeric());
-    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
-    let mut name = words.join("-").to_ascii_lowercase();
-    name.truncate(READABLE);
-    let name = name.trim_end_matches('-');
-    let dash = if name.is_empty() { "" } else { "-" };
-    format!("{name}{dash}{}.eml", tag(delivery))
+    let mut name = words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join("-");
+    name.make_ascii_lowercase();
+    name.truncate(MAX_READABLE_CHARS);
+    name.truncate(name.trim_end_matches('-').len());
+    if !name.is_empty() {
+        name.push('-');
+    }
+    format!("{name}{}.eml", tag(delivery))
 }
 
 /// Syncs the folder, which only Unix allows. On other systems the file system's journal protects

@@ -33,7 +33,7 @@ fn answer(status: u16, more: &str, body: &str) -> String {
     )
 }
 
-fn place(path: &str) -> PinnedUrl {
+fn pinned_url(path: &str) -> PinnedUrl {
     PinnedUrl { host: "sns.eu-west-1.amazonaws.com".into(), path: path.into() }
 }
 
@@ -41,13 +41,13 @@ fn place(path: &str) -> PinnedUrl {
 async fn a_certificate_is_cached_once_it_has_verified_a_signature() {
     let answers = ["one", "two", "three"].map(|body| answer(200, "", body));
     let (pinned, served) = serving(answers.into()).await;
-    let at = place("/a.pem");
+    let url = pinned_url("/a.pem");
 
-    let first = pinned.certificate(&at).await.unwrap();
-    let second = pinned.certificate(&at).await.unwrap();
-    pinned.keep(at.clone(), second.clone());
-    let third = pinned.certificate(&at).await.unwrap();
-    let other = pinned.certificate(&place("/b.pem")).await.unwrap();
+    let first = pinned.certificate(&url).await.unwrap();
+    let second = pinned.certificate(&url).await.unwrap();
+    pinned.keep(url.clone(), second.clone());
+    let third = pinned.certificate(&url).await.unwrap();
+    let other = pinned.certificate(&pinned_url("/b.pem")).await.unwrap();
 
     let texts = [first, second, third, other].map(|it| String::from_utf8(it.to_vec()).unwrap());
     assert_eq!(texts, ["one", "two", "two", "three"]);
@@ -57,7 +57,7 @@ async fn a_certificate_is_cached_once_it_has_verified_a_signature() {
 
 #[tokio::test]
 async fn a_missing_certificate_differs_from_a_failed_download() {
-    let huge = "x".repeat(MOST_BYTES + 1);
+    let huge = "x".repeat(MAX_ANSWER_BYTES + 1);
     let elsewhere = "Location: http://127.0.0.1:1/x\r\n";
     let answers = vec![
         answer(403, "", ""),
@@ -69,22 +69,22 @@ async fn a_missing_certificate_differs_from_a_failed_download() {
         answer(404, "", ""),
     ];
     let (pinned, served) = serving(answers).await;
-    let mut ends = Vec::new();
+    let mut errors = Vec::new();
     for _ in 0..6 {
-        ends.push(pinned.certificate(&place("/a.pem")).await.unwrap_err());
+        errors.push(pinned.certificate(&pinned_url("/a.pem")).await.unwrap_err());
     }
-    let undone = pinned.visit(&place("/a.pem")).await.unwrap_err();
+    let failed_visit = pinned.visit(&pinned_url("/a.pem")).await.unwrap_err();
     served.await.unwrap();
 
-    for end in &ends[..2] {
-        assert!(matches!(end, HookRejection::Unverified(_)), "{end:?}");
+    for error in &errors[..2] {
+        assert!(matches!(error, HookRejection::Unverified(_)), "{error:?}");
     }
-    for (end, word) in ends[2..].iter().zip(["429", "500", "302", "64 KiB"]) {
-        let HookRejection::Unreached(why) = end else { panic!("{end:?}") };
+    for (error, word) in errors[2..].iter().zip(["429", "500", "302", "64 KiB"]) {
+        let HookRejection::Unreached(why) = error else { panic!("{error:?}") };
         assert!(why.contains(word), "{why}");
     }
     // A failed download may succeed later.
-    assert!(matches!(undone, HookRejection::Unreached(_)), "{undone:?}");
+    assert!(matches!(failed_visit, HookRejection::Unreached(_)), "{failed_visit:?}");
 }
 
 #[tokio::test]
@@ -94,14 +94,14 @@ async fn the_number_of_concurrent_downloads_is_limited() {
     let base = format!("http://{}", listener.local_addr().unwrap());
     let pinned = Arc::new(Pinned::on_this_machine(&base).unwrap());
     let (mut under_way, mut connections) = (Vec::new(), Vec::new());
-    for n in 0..AT_ONCE {
+    for n in 0..MAX_REQUESTS_IN_FLIGHT {
         let pinned = pinned.clone();
-        let at = place(&format!("/{n}.pem"));
-        under_way.push(tokio::spawn(async move { pinned.certificate(&at).await }));
+        let url = pinned_url(&format!("/{n}.pem"));
+        under_way.push(tokio::spawn(async move { pinned.certificate(&url).await }));
         connections.push(listener.accept().await.unwrap());
     }
 
-    let one_more = pinned.certificate(&place("/more.pem")).await;
+    let one_more = pinned.certificate(&pinned_url("/more.pem")).await;
 
     let Err(HookRejection::Unreached(why)) = one_more else { panic!("{one_more:?}") };
     assert!(why.contains("under way"), "{why}");

@@ -55,8 +55,8 @@ impl Personal {
     }
 
     /// Returns the link for this placeholder; empty if there is none.
-    pub fn link(&self, place: Place) -> &str {
-        match place {
+    pub fn link(&self, placeholder: Place) -> &str {
+        match placeholder {
             Place::Unsubscribe => self.unsubscribe.as_deref().unwrap_or_default(),
             Place::Preferences => &self.preferences,
             Place::Mute => self.mute.as_deref().unwrap_or_default(),
@@ -65,9 +65,9 @@ impl Personal {
 
     /// Returns the links of all placeholders that the content may have.
     pub(super) fn links(&self) -> impl Iterator<Item = (Place, &str)> {
-        let has = |place: &Place| *place != Place::Mute || self.mute.is_some();
-        let places = Place::ALL.into_iter().filter(has);
-        places.map(|place| (place, self.link(place)))
+        let may_occur = |placeholder: &Place| *placeholder != Place::Mute || self.mute.is_some();
+        let placeholders = Place::ALL.into_iter().filter(may_occur);
+        placeholders.map(|placeholder| (placeholder, self.link(placeholder)))
     }
 }
 
@@ -77,7 +77,7 @@ pub struct Text(Vec<TextPart>);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum TextPart {
-    Said(String),
+    Text(String),
     Link(Place),
 }
 
@@ -89,31 +89,31 @@ impl Text {
 
     /// Returns the length in bytes, without links.
     pub fn len(&self) -> usize {
-        self.said().map(str::len).sum()
+        self.texts().map(str::len).sum()
     }
 
     /// Returns the texts around the placeholders, in order.
-    pub fn said(&self) -> impl Iterator<Item = &str> {
+    fn texts(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|part| match part {
-            TextPart::Said(words) => Some(words.as_str()),
+            TextPart::Text(text) => Some(text.as_str()),
             TextPart::Link(_) => None,
         })
     }
 
-    /// Writes the body: each text as `said` returns it, each placeholder as `link` returns it.
+    /// Writes the body: each text as `escape` returns it, each placeholder as `link` returns it.
     pub fn write<'a>(
         &self,
-        said: impl Fn(&str) -> Cow<'_, str>,
+        escape: impl Fn(&str) -> Cow<'_, str>,
         link: impl Fn(Place) -> &'a str,
     ) -> String {
-        let mut all = String::with_capacity(self.len() + 512);
+        let mut body = String::with_capacity(self.len() + 512);
         for part in &self.0 {
             match part {
-                TextPart::Said(words) => all.push_str(&said(words)),
-                TextPart::Link(place) => all.push_str(link(*place)),
+                TextPart::Text(text) => body.push_str(&escape(text)),
+                TextPart::Link(placeholder) => body.push_str(link(*placeholder)),
             }
         }
-        all
+        body
     }
 }
 
@@ -121,7 +121,7 @@ impl<T: Into<String>> From<T> for Text {
     /// Creates a body without placeholders. Words in `text` that look like one stay text.
     fn from(text: T) -> Self {
         let parts = Some(text.into()).filter(|text| !text.is_empty());
-        Self(parts.into_iter().map(TextPart::Said).collect())
+        Self(parts.into_iter().map(TextPart::Text).collect())
     }
 }
 
@@ -164,8 +164,7 @@ impl SharedContent {
 
     /// Fills the placeholders with a recipient's links. Without links they stay empty.
     pub fn filled(&self, personal: Option<&Personal>) -> FilledContent {
-        let link = |place| personal.map_or("", |personal| personal.link(place));
-        self.with(link)
+        self.with(|placeholder| personal.map_or("", |links| links.link(placeholder)))
     }
 
     /// Fills each placeholder with the text that `link` returns.
@@ -193,32 +192,33 @@ impl Placeholders {
 
     /// Creates words that contain this one, which no text may contain.
     pub(super) fn with(word: &str) -> Self {
-        Self(Place::ALL.map(|place| format!("https://{word}.invalid/{place}/")))
+        Self(Place::ALL.map(|placeholder| format!("https://{word}.invalid/{placeholder}/")))
     }
 
     /// Returns the word that marks this placeholder.
-    pub fn of(&self, place: Place) -> &str {
-        &self.0[place as usize]
+    pub fn of(&self, placeholder: Place) -> &str {
+        &self.0[placeholder as usize]
     }
 
     /// Cuts the words out of rendered output.
     pub fn cut(&self, rendered: &str) -> Text {
         let mut parts = Vec::new();
         let mut rest = rendered;
-        let next = |rest: &str| {
-            let found = Place::ALL.into_iter();
-            let found = found.filter_map(|place| Some((rest.find(self.of(place))?, place)));
-            found.min_by_key(|(at, _)| *at)
+        let find_next = |rest: &str| {
+            Place::ALL
+                .into_iter()
+                .filter_map(|placeholder| Some((rest.find(self.of(placeholder))?, placeholder)))
+                .min_by_key(|(start, _)| *start)
         };
-        while let Some((at, place)) = next(rest) {
-            if at > 0 {
-                parts.push(TextPart::Said(rest[..at].to_owned()));
+        while let Some((start, placeholder)) = find_next(rest) {
+            if start > 0 {
+                parts.push(TextPart::Text(rest[..start].to_owned()));
             }
-            parts.push(TextPart::Link(place));
-            rest = &rest[at + self.of(place).len()..];
+            parts.push(TextPart::Link(placeholder));
+            rest = &rest[start + self.of(placeholder).len()..];
         }
         if !rest.is_empty() {
-            parts.push(TextPart::Said(rest.to_owned()));
+            parts.push(TextPart::Text(rest.to_owned()));
         }
         Text(parts)
     }
@@ -241,7 +241,8 @@ const VARIABLES: [(&str, &[char], &[&str]); 3] = [
     ("{{", &['{', ' '], &["pm:", "resend_", "amazonses"]),
 ];
 
-/// Returns HTML that renders the same and contains no variable: its start is a character reference.
+/// Returns HTML that looks the same and contains no variable: the start of each one becomes a
+/// character reference.
 pub(super) fn in_html(html: &str) -> Cow<'_, str> {
     break_variables(html, |first| match first {
         "%" => "&#37;",
@@ -251,7 +252,7 @@ pub(super) fn in_html(html: &str) -> Cow<'_, str> {
 }
 
 /// Returns text that looks the same and contains no variable: a word joiner, which has no width,
-/// follows its start.
+/// follows the start of each one.
 pub(super) fn in_text(text: &str) -> Cow<'_, str> {
     break_variables(text, |first| match first {
         "%" => "%\u{2060}",
@@ -261,32 +262,31 @@ pub(super) fn in_text(text: &str) -> Cow<'_, str> {
 }
 
 fn break_variables(text: &str, replacement: impl Fn(&str) -> &'static str) -> Cow<'_, str> {
-    let mut out = String::new();
-    let mut written = 0;
-    for (at, first) in text.match_indices(['%', '<', '{']) {
-        if starts_variable(&text[at..]) {
-            out.push_str(&text[written..at]);
-            out.push_str(replacement(first));
-            written = at + 1;
+    let mut output = String::new();
+    let mut copied = 0;
+    for (start, first) in text.match_indices(['%', '<', '{']) {
+        if starts_with_variable(&text[start..]) {
+            output.push_str(&text[copied..start]);
+            output.push_str(replacement(first));
+            copied = start + 1;
         }
     }
-    if written == 0 {
+    if copied == 0 {
         return Cow::Borrowed(text);
     }
-    out.push_str(&text[written..]);
-    Cow::Owned(out)
+    output.push_str(&text[copied..]);
+    Cow::Owned(output)
 }
 
 /// Returns whether `text` starts with a variable. Names match in any case.
-fn starts_variable(text: &str) -> bool {
+fn starts_with_variable(text: &str) -> bool {
     VARIABLES.iter().any(|(opening, filler, names)| {
-        let Some(rest) = text.strip_prefix(opening) else {
-            return false;
-        };
-        let rest = rest.trim_start_matches(*filler).as_bytes();
-        names.iter().any(|name| {
-            let start = rest.get(..name.len());
-            start.is_some_and(|start| start.eq_ignore_ascii_case(name.as_bytes()))
+        text.strip_prefix(opening).is_some_and(|rest| {
+            let bytes = rest.trim_start_matches(*filler).as_bytes();
+            names.iter().any(|name| {
+                let start = bytes.get(..name.len());
+                start.is_some_and(|start| start.eq_ignore_ascii_case(name.as_bytes()))
+            })
         })
     })
 }
@@ -295,41 +295,42 @@ fn starts_variable(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn as_it_is(said: &str) -> Cow<'_, str> {
-        Cow::Borrowed(said)
+    fn unchanged(text: &str) -> Cow<'_, str> {
+        Cow::Borrowed(text)
     }
 
     #[test]
     fn placeholders_are_replaced_wherever_they_occur() {
         let placeholders = Placeholders::new().unwrap();
-        let [stop, choose, mute] = Place::ALL.map(|place| placeholders.of(place).to_owned());
+        let [unsubscribe, preferences, mute] =
+            Place::ALL.map(|placeholder| placeholders.of(placeholder).to_owned());
 
-        let text = placeholders.cut(&format!("{stop}a{choose}{stop}b{mute}"));
+        let text = placeholders.cut(&format!("{unsubscribe}a{preferences}{unsubscribe}b{mute}"));
 
-        let links = |place: Place| match place {
-            Place::Unsubscribe => "S",
-            Place::Preferences => "C",
+        let links = |placeholder: Place| match placeholder {
+            Place::Unsubscribe => "U",
+            Place::Preferences => "P",
             Place::Mute => "M",
         };
-        assert_eq!(text.write(as_it_is, links), "SaCSbM");
-        assert_eq!((text.len(), text.said().collect::<Vec<_>>()), (2, vec!["a", "b"]));
-        assert!(placeholders.cut("").is_empty() && !placeholders.cut(&stop).is_empty());
+        assert_eq!(text.write(unchanged, links), "UaPUbM");
+        assert_eq!((text.len(), text.texts().collect::<Vec<_>>()), (2, vec!["a", "b"]));
+        assert!(placeholders.cut("").is_empty() && !placeholders.cut(&unsubscribe).is_empty());
     }
 
     #[test]
     fn text_that_resembles_a_placeholder_is_not_replaced() {
         let (placeholders, others) = (Placeholders::new().unwrap(), Placeholders::new().unwrap());
-        for said in [others.of(Place::Unsubscribe), "https://tidings.invalid/unsubscribe"] {
-            let text = placeholders.cut(said);
+        for similar in [others.of(Place::Unsubscribe), "https://tidings.invalid/unsubscribe"] {
+            let text = placeholders.cut(similar);
 
-            assert_eq!(text.write(as_it_is, |_| "a link"), said);
-            assert_eq!(text, Text::from(said));
+            assert_eq!(text.write(unchanged, |_| "a link"), similar);
+            assert_eq!(text, Text::from(similar));
         }
     }
 
     #[test]
     fn only_text_that_starts_like_a_variable_is_escaped() {
-        for (said, html, text) in [
+        for (input, html, text) in [
             ("50% off, {a}, 1 < 2%", "50% off, {a}, 1 < 2%", "50% off, {a}, 1 < 2%"),
             ("%unsubscribe_url%", "&#37;unsubscribe_url%", "%\u{2060}unsubscribe_url%"),
             ("%é%%Recipient%", "%é%&#37;Recipient%", "%é%%\u{2060}Recipient%"),
@@ -343,7 +344,7 @@ mod tests {
             ),
             ("{{name}} %name%", "{{name}} %name%", "{{name}} %name%"),
         ] {
-            assert_eq!((in_html(said).as_ref(), in_text(said).as_ref()), (html, text));
+            assert_eq!((in_html(input).as_ref(), in_text(input).as_ref()), (html, text));
         }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Until the last line of the content is written, the server cannot have accepted the email, so an
 //! error means a retry or a rejection. After it, a lost answer leaves the outcome unknown (P5). So
-//! this module sends each command itself: lettre's transport does not report how far a conversation
-//! came. [`reply`] interprets the server's replies.
+//! this module sends each command itself: lettre's transport does not report which command failed.
+//! [`reply`] interprets the server's replies.
 
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ use lettre::transport::smtp::response::Response;
 use tokio::time::{Instant, timeout};
 
 use self::reply::Reply;
-use super::http::{is_of, is_refused, words};
+use super::http::{has_io_cause, is_refused, ledger_line};
 use super::mime::{compose, mailbox, message_id, tag};
 use super::{Checked, Mailer, Message, Outcome, Permit, SenderAddress};
 use crate::domain::Secret;
@@ -63,23 +63,30 @@ named_enum! {
 pub struct Smtp {
     relay: Relay,
     tls: Option<TlsParameters>,
-    hello: ClientId,
+    client_id: ClientId,
     idle: Mutex<Vec<Connection>>,
 }
 
 /// An open connection, after the login.
 struct Connection {
-    connection: AsyncSmtpConnection,
+    smtp: AsyncSmtpConnection,
     /// Whether it has sent an email.
     is_used: bool,
-    since: Instant,
+    idle_since: Instant,
 }
 
-/// How far a conversation came before it failed.
+/// An email, and the addresses that it is sent from and to.
+struct WrittenEmail {
+    from: MailAddress,
+    to: MailAddress,
+    content: Vec<u8>,
+}
+
+/// The stage of a conversation at which it failed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// Connecting, encrypting, logging in.
-    Introduction,
+    Connecting,
     /// Naming the sender, which is the same for all emails.
     Sender,
     Recipient,
@@ -102,7 +109,7 @@ enum SmtpFailure {
 impl SmtpFailure {
     /// Returns whether the connection is unusable. It stays usable after a negative reply, except
     /// 421, and after a send permit that ended before the content.
-    fn is_over(&self, stage: Stage) -> bool {
+    fn is_fatal(&self, stage: Stage) -> bool {
         match self {
             Self::Smtp(error) => error.status().is_none_or(|code| u16::from(code) == 421),
             Self::TimedOut => true,
@@ -111,35 +118,31 @@ impl SmtpFailure {
         }
     }
 
-    /// Returns whether to send the message again over a new connection at once, after a failure on
-    /// a reused one.
+    /// Returns whether a new connection may help at once, after a failure on a reused one.
     ///
-    /// The server has certainly not accepted it. It closed the connection before the content,
-    /// refused a sender that it had accepted before, or named a limit of the session.
+    /// The server has certainly not accepted the message. It closed the connection before the
+    /// content, refused a sender that it had accepted before, or named a limit of the session.
     fn is_of_session(&self, stage: Stage) -> bool {
         let reply = match self {
-            Self::Smtp(error) => Reply::of(error),
+            Self::Smtp(error) => Reply::from_error(error),
             Self::TimedOut => None,
             Self::Withheld(_) | Self::NotWritable(_) => return false,
         };
-        match (stage, reply) {
-            (_, Some(reply)) if reply.names_session_limit() => true,
-            (Stage::Sender, _) => true,
-            (Stage::Recipient, _) => self.is_over(stage),
-            _ => false,
-        }
+        reply.is_some_and(|reply| reply.names_session_limit())
+            || stage == Stage::Sender
+            || (stage == Stage::Recipient && self.is_fatal(stage))
     }
 
     /// Returns whether the last write failed because the server had closed the connection. A failed
     /// read never reports this error.
     fn is_broken_pipe(&self) -> bool {
-        matches!(self, Self::Smtp(error) if is_of(error, ErrorKind::BrokenPipe))
+        matches!(self, Self::Smtp(error) if has_io_cause(error, ErrorKind::BrokenPipe))
     }
 }
 
 /// An unused connection is kept for this long. RFC 5321, section 4.5.3.2.7, asks servers to wait
 /// for at least five minutes, but many do not.
-const IDLE: Duration = Duration::from_secs(20);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Smtp {
     /// Creates a mailer without a connection. Fails if the host name cannot be in a certificate, or
@@ -153,111 +156,112 @@ impl Smtp {
             ),
         };
         Ok(Self {
-            hello: ClientId::Domain(relay.sender.from.domain_in_ascii().into_owned()),
+            client_id: ClientId::Domain(relay.sender.from.domain_in_ascii().into_owned()),
             idle: Mutex::default(),
             tls,
             relay,
         })
     }
 
-    /// Returns a kept connection, or opens one. [`SmtpFailure::is_of_session`] replaces a kept one that
-    /// the server has closed.
-    async fn line(&self) -> Result<Connection, SmtpFailure> {
-        let kept = {
+    /// Returns an idle connection, or opens one. The server may have closed an idle connection,
+    /// which [`SmtpFailure::is_of_session`] detects.
+    async fn connection(&self) -> Result<Connection, SmtpFailure> {
+        let idle_connection = {
             let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-            idle.retain(|line| line.since.elapsed() <= IDLE);
+            idle.retain(|connection| connection.idle_since.elapsed() <= IDLE_TIMEOUT);
             idle.pop()
         };
-        match kept {
-            Some(kept) => Ok(kept),
+        match idle_connection {
+            Some(connection) => Ok(connection),
             None => Ok(Connection {
-                connection: self.within(self.introduce()).await?,
+                smtp: self.with_timeout(self.connect()).await?,
                 is_used: false,
-                since: Instant::now(),
+                idle_since: Instant::now(),
             }),
         }
     }
 
     /// Keeps the connection for the next email.
-    fn keep(&self, mut line: Connection) {
-        (line.is_used, line.since) = (true, Instant::now());
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.push(line);
+    fn keep(&self, smtp: AsyncSmtpConnection) {
+        let connection = Connection { smtp, is_used: true, idle_since: Instant::now() };
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
     }
 
     /// Closes a connection and ignores the reply.
-    async fn quit(&self, mut line: Connection) {
-        let _ = self.within(line.connection.command(Quit)).await;
+    async fn quit(&self, mut smtp: AsyncSmtpConnection) {
+        let _ = self.with_timeout(smtp.command(Quit)).await;
     }
 
-    async fn introduce(&self) -> Result<AsyncSmtpConnection, SmtpError> {
+    /// Connects, encrypts and logs in.
+    async fn connect(&self) -> Result<AsyncSmtpConnection, SmtpError> {
         let relay = &self.relay;
-        let at_once = (relay.security == Security::Tls).then(|| self.tls.clone()).flatten();
-        let mut connection = AsyncSmtpConnection::connect_tokio1(
+        let immediate_tls = self.tls.clone().filter(|_| relay.security == Security::Tls);
+        let mut smtp = AsyncSmtpConnection::connect_tokio1(
             (relay.host.as_str(), relay.port),
             Some(relay.timeout),
-            &self.hello,
-            at_once,
+            &self.client_id,
+            immediate_tls,
             None,
         )
         .await?;
         if let (Security::StartTls, Some(tls)) = (relay.security, &self.tls) {
-            connection.starttls(tls.clone(), &self.hello).await?;
+            smtp.starttls(tls.clone(), &self.client_id).await?;
         }
         if let Some((user, password)) = &relay.login {
             let login = Credentials::new(user.expose().to_owned(), password.expose().to_owned());
-            connection.auth(DEFAULT_MECHANISMS, &login).await?;
+            smtp.auth(DEFAULT_MECHANISMS, &login).await?;
         }
-        Ok(connection)
+        Ok(smtp)
     }
 
-    async fn within<T>(
+    async fn with_timeout<T>(
         &self,
         step: impl Future<Output = Result<T, SmtpError>>,
     ) -> Result<T, SmtpFailure> {
         match timeout(self.relay.timeout, step).await {
-            Ok(done) => done.map_err(SmtpFailure::Smtp),
+            Ok(result) => result.map_err(SmtpFailure::Smtp),
             Err(_) => Err(SmtpFailure::TimedOut),
         }
     }
 
-    async fn one(&self, message: &Message, permit: &Permit) -> Outcome {
-        let prepared = compose(message, &self.relay.sender).and_then(|email| {
-            let from = mailbox(&self.relay.sender.from, None)?.email;
-            let to = mailbox(&message.to, None)?.email;
-            Ok((from, to, email))
-        });
-        let (from, to, email) = match prepared {
-            Ok(prepared) => prepared,
+    /// Writes the email. Returns the reason if that is not possible.
+    fn write(&self, message: &Message) -> Result<WrittenEmail, String> {
+        let sender = &self.relay.sender;
+        Ok(WrittenEmail {
+            content: compose(message, sender)?,
+            from: mailbox(&sender.from, None)?.email,
+            to: mailbox(&message.to, None)?.email,
+        })
+    }
+
+    async fn send_one(&self, message: &Message, permit: &Permit) -> Outcome {
+        let email = match self.write(message) {
+            Ok(email) => email,
             Err(reason) => return Outcome::Unsendable(reason),
         };
         loop {
             if let Some(reason) = permit.canceled() {
                 return Outcome::Withheld(reason);
             }
-            let mut line = match self.line().await {
-                Ok(line) => line,
-                Err(failure) => return self.outcome(Stage::Introduction, failure),
+            let Connection { mut smtp, is_used, .. } = match self.connection().await {
+                Ok(connection) => connection,
+                Err(failure) => return self.outcome(Stage::Connecting, failure),
             };
-            let spoken = self.converse(&mut line.connection, &from, &to, &email, permit);
-            let (stage, failure) = match spoken.await {
-                Ok(_) => {
-                    self.keep(line);
-                    let id = message_id(&tag(&message.delivery), &self.relay.sender);
-                    return Outcome::Accepted(id.trim_matches(['<', '>']).to_owned());
-                }
-                Err(failure) => failure,
+            let Err((stage, failure)) = self.converse(&mut smtp, &email, permit).await else {
+                self.keep(smtp);
+                let id = message_id(&tag(&message.delivery), &self.relay.sender);
+                return Outcome::Accepted(id.trim_matches(['<', '>']).to_owned());
             };
             // A process that stops does not wait for replies to QUIT or RSET.
-            let over = failure.is_over(stage) || permit.canceled().is_some();
-            if line.is_used && failure.is_of_session(stage) {
-                if !over {
-                    self.quit(line).await;
+            let is_usable = !failure.is_fatal(stage) && permit.canceled().is_none();
+            if is_used && failure.is_of_session(stage) {
+                if is_usable {
+                    self.quit(smtp).await;
                 }
                 continue;
             }
-            if !over && self.within(line.connection.command(Rset)).await.is_ok() {
-                self.keep(line);
+            if is_usable && self.with_timeout(smtp.command(Rset)).await.is_ok() {
+                self.keep(smtp);
             }
             return self.outcome(stage, failure);
         }
@@ -267,58 +271,56 @@ impl Smtp {
     /// the content, so that it takes at most one more [`Relay::timeout`].
     async fn converse(
         &self,
-        connection: &mut AsyncSmtpConnection,
-        from: &MailAddress,
-        to: &MailAddress,
-        email: &[u8],
+        smtp: &mut AsyncSmtpConnection,
+        email: &WrittenEmail,
         permit: &Permit,
     ) -> Result<Response, (Stage, SmtpFailure)> {
-        let able = |extension| connection.server_info().supports_feature(extension);
+        let WrittenEmail { from, to, content } = email;
+        let supports = |extension| smtp.server_info().supports_feature(extension);
         let mut parameters = Vec::new();
         // Domains are in Punycode, so only a local part can need SMTPUTF8.
         if !(from.user().is_ascii() && to.user().is_ascii()) {
-            if !able(Extension::SmtpUtfEight) {
+            if !supports(Extension::SmtpUtfEight) {
                 let reason = "the server does not support SMTPUTF8, which the address needs";
                 return Err((Stage::Sender, SmtpFailure::NotWritable(reason.to_owned())));
             }
             parameters.push(MailParameter::SmtpUtfEight);
         }
-        if !email.is_ascii() && able(Extension::EightBitMime) {
+        if !content.is_ascii() && supports(Extension::EightBitMime) {
             parameters.push(MailParameter::Body(MailBodyParameter::EightBitMime));
         }
         if let Some(reason) = permit.withheld() {
             return Err((Stage::Sender, SmtpFailure::Withheld(reason)));
         }
-        let go_on = |stage| match permit.canceled() {
+        let check_permit = |stage| match permit.canceled() {
             Some(reason) => Err((stage, SmtpFailure::Withheld(reason))),
             None => Ok(()),
         };
-        self.within(connection.command(Mail::new(Some(from.clone()), parameters)))
+        self.with_timeout(smtp.command(Mail::new(Some(from.clone()), parameters)))
             .await
             .map_err(|failure| (Stage::Sender, failure))?;
-        go_on(Stage::Recipient)?;
-        self.within(connection.command(Rcpt::new(to.clone(), Vec::new())))
+        check_permit(Stage::Recipient)?;
+        self.with_timeout(smtp.command(Rcpt::new(to.clone(), Vec::new())))
             .await
             .map_err(|failure| (Stage::Recipient, failure))?;
-        go_on(Stage::Recipient)?;
-        self.within(connection.command(Data))
+        check_permit(Stage::Recipient)?;
+        self.with_timeout(smtp.command(Data))
             .await
             .map_err(|failure| (Stage::Recipient, failure))?;
         // DATA cannot be canceled. Closing the connection before the last line keeps the server
         // from accepting the email.
-        go_on(Stage::Content)?;
+        check_permit(Stage::Content)?;
         // lettre asks for the next part once it has written the content. After that it writes the
         // last line.
-        let written = AtomicBool::new(false);
+        let is_written = AtomicBool::new(false);
         let end = std::iter::from_fn(|| {
-            written.store(true, Ordering::SeqCst);
+            is_written.store(true, Ordering::SeqCst);
             None
         });
-        let parts = std::iter::once(email).chain(end);
-        let said = self.within(connection.message_iter(parts)).await;
-        said.map_err(|failure| {
-            let whole = written.load(Ordering::SeqCst) && !failure.is_broken_pipe();
-            (if whole { Stage::End } else { Stage::Content }, failure)
+        let parts = std::iter::once(content.as_slice()).chain(end);
+        self.with_timeout(smtp.message_iter(parts)).await.map_err(|failure| {
+            let is_complete = is_written.load(Ordering::SeqCst) && !failure.is_broken_pipe();
+            (if is_complete { Stage::End } else { Stage::Content }, failure)
         })
     }
 
@@ -328,17 +330,17 @@ impl Smtp {
             SmtpFailure::Withheld(reason) => return Outcome::Withheld(reason),
             SmtpFailure::NotWritable(reason) => return Outcome::Unsendable(reason),
             SmtpFailure::Smtp(error) => {
-                (format!("SMTP: {}", words(&error.to_string())), Some(error))
+                (format!("SMTP: {}", ledger_line(&error.to_string())), Some(error))
             }
             SmtpFailure::TimedOut => {
                 let limit = self.relay.timeout.as_secs_f32();
                 (format!("no answer within {limit} s"), None)
             }
         };
-        let Some(reply) = error.as_ref().and_then(Reply::of) else {
+        let Some(reply) = error.as_ref().and_then(Reply::from_error) else {
             return match stage {
                 // Client and server have no method of encryption or login in common.
-                Stage::Introduction if error.is_some_and(|error| error.is_client()) => {
+                Stage::Connecting if error.is_some_and(|error| error.is_client()) => {
                     Outcome::Stop(reason)
                 }
                 Stage::End => Outcome::Unknown(reason),
@@ -346,15 +348,15 @@ impl Smtp {
             };
         };
         match stage {
-            Stage::Introduction | Stage::Sender if reply.names_sending_limit() => {
+            Stage::Connecting | Stage::Sender if reply.names_sending_limit() => {
                 Outcome::TryLater(reason, Some(reply.limit_wait()))
             }
-            Stage::Introduction | Stage::Sender if reply.is_temporary() => {
+            Stage::Connecting | Stage::Sender if reply.is_temporary() => {
                 Outcome::TryLater(reason, None)
             }
             // A greeting of 554 means "not now", unlike a rejected login.
-            Stage::Introduction if reply.code() == 554 => Outcome::TryLater(reason, None),
-            Stage::Introduction | Stage::Sender => Outcome::Stop(reason),
+            Stage::Connecting if reply.code() == 554 => Outcome::TryLater(reason, None),
+            Stage::Connecting | Stage::Sender => Outcome::Stop(reason),
             Stage::Recipient | Stage::Content | Stage::End => reply.outcome(reason),
         }
     }
@@ -365,45 +367,41 @@ impl Mailer for Smtp {
     async fn send(&self, _reference: &str, messages: &[Message], permit: &Permit) -> Vec<Outcome> {
         let mut outcomes = Vec::with_capacity(messages.len());
         for message in messages {
-            outcomes.push(self.one(message, permit).await);
+            outcomes.push(self.send_one(message, permit).await);
         }
         outcomes
     }
 
     async fn check(&self) -> Checked {
         let Relay { host, port, .. } = &self.relay;
-        let mut connection = match self.within(self.introduce()).await {
-            Ok(connection) => connection,
+        let smtp = match self.with_timeout(self.connect()).await {
+            Ok(smtp) => smtp,
             Err(SmtpFailure::Smtp(error)) => {
-                let why = words(&error.to_string());
+                let reason = ledger_line(&error.to_string());
                 let is_reached = error.status().is_some()
                     || error.is_client()
                     || error.is_response()
                     || error.is_tls()
                     || is_refused(&error);
-                return match is_reached {
-                    true => Checked::wrong(
-                        format!("{host}:{port} cannot be used ({why})"),
-                        "see mail.smtp_host, mail.smtp_port, mail.smtp_tls, mail.smtp_user",
-                    ),
-                    false => Checked::Unreached(format!("{host}:{port} cannot be reached ({why})")),
-                };
+                if !is_reached {
+                    return Checked::Unreached(format!(
+                        "{host}:{port} cannot be reached ({reason})"
+                    ));
+                }
+                return Checked::wrong(
+                    format!("{host}:{port} cannot be used ({reason})"),
+                    "see mail.smtp_host, mail.smtp_port, mail.smtp_tls, mail.smtp_user",
+                );
             }
-            Err(_) => {
-                let reason = format!("{host}:{port} does not answer");
-                return Checked::Unreached(reason);
-            }
+            Err(_) => return Checked::Unreached(format!("{host}:{port} does not answer")),
         };
-        let encrypted = match connection.is_encrypted() {
-            true => "encrypted",
-            false => "in plain text",
-        };
+        let encryption = if smtp.is_encrypted() { "encrypted" } else { "in plain text" };
         let login = match self.relay.login {
             Some(_) => "accepts the login",
             None => "no login is configured",
         };
-        let _ = self.within(connection.command(Quit)).await;
-        Checked::ready(format!("{host}:{port} answers, {encrypted}, and {login}"))
+        self.quit(smtp).await;
+        Checked::ready(format!("{host}:{port} answers, {encryption}, and {login}"))
     }
 
     fn name(&self) -> &str {

@@ -3,7 +3,7 @@
 //! Mailgun shows each recipient all others, unless each has variables, so each has (P8). Text that
 //! looks like a variable is broken up and never replaced. The reference of a call determines its
 //! `Message-Id`, by which Mailgun can be queried after a lost answer (P2, P5).
-//! `docs/decisions/0006-providers.md` cites the sources. [`read`] verifies reports.
+//! `docs/decisions/0006-providers.md` cites the sources. [`read_reports`] verifies reports.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::domain::{DeliveryId, ReportKind};
-use crate::email::api_calls::{Letter, Proof, post, share};
+use crate::email::api_calls::{KeyHeader, PreparedEmail, group_by_content, post};
 use crate::email::hooks::{
-    EmailReport, HookRejection, Once, Posted, VerifiedReports, detail, failed, json as parse,
-    text_in, wrong_signature,
+    EmailReport, HookRejection, Once, Posted, VerifiedReports, classify_failure, join_details,
+    parse, text_in, wrong_signature,
 };
 use crate::email::http::{
-    Account, ApiClient, Body, MOST_WAIT, ProviderResponse, accepted, all, invalid, status_and_body,
-    usual, words,
+    Account, ApiClient, MAX_WAIT, ProviderResponse, RequestBody, accepted_outcome,
+    failed_key_check, ledger_line, outcome_of_status, repeat_outcome, status_and_body,
 };
 use crate::email::placeholders::{in_html, in_text};
 use crate::email::{
@@ -33,9 +33,9 @@ use crate::email::{
 pub(super) const DOMAIN: &str = "mail.domain";
 
 /// The maximum number of recipients in a call.
-const MOST: usize = 1000;
+const MAX_RECIPIENTS: usize = 1000;
 /// The wait after a 402: the account has unpaid bills.
-const UNPAID: Duration = Duration::from_secs(60 * 60);
+const UNPAID_WAIT: Duration = Duration::from_secs(60 * 60);
 
 /// A mailer for one Mailgun domain.
 pub(super) struct Mailgun {
@@ -45,8 +45,8 @@ pub(super) struct Mailgun {
 
 impl Mailgun {
     pub(super) fn new(account: Account) -> Result<Self, String> {
-        let proof = Proof::basic("api", &account.key)?;
-        Ok(Self { domain: account.option(DOMAIN), api: ApiClient::new(account, proof)? })
+        let signer = KeyHeader::basic("api", &account.key)?;
+        Ok(Self { domain: account.option(DOMAIN), api: ApiClient::new(account, signer)? })
     }
 
     /// Returns the `Message-Id` that all emails of a call have, without brackets.
@@ -54,15 +54,15 @@ impl Mailgun {
         format!("{reference}@{}", self.domain)
     }
 
-    /// Returns the form fields of a call. The letters must have equal content.
-    fn fields(&self, reference: &str, letters: &[Letter<'_>]) -> Vec<(String, String)> {
-        let first = &letters[0];
+    /// Returns the form fields of a call. The emails must have equal content.
+    fn fields(&self, reference: &str, emails: &[PreparedEmail<'_>]) -> Vec<(String, String)> {
+        let first = &emails[0];
         let content = &first.message.content;
-        let mut fields = Vec::with_capacity(letters.len() + 16);
+        let mut fields = Vec::with_capacity(emails.len() + 16);
         let mut add = |name: &str, value: String| fields.push((name.to_owned(), value));
         add("from", self.api.from.clone());
-        for letter in letters {
-            add("to", in_text(&letter.to).into_owned());
+        for email in emails {
+            add("to", in_text(&email.to).into_owned());
         }
         add("subject", first.subject.clone());
         if !content.text.is_empty() {
@@ -84,25 +84,24 @@ impl Mailgun {
         }
         add("v:delivery", "%recipient.delivery%".into());
         add("o:tracking", "no".into());
-        let variables = letters.iter();
         let variables: Value =
-            variables.map(|letter| (letter.address(), variables_of(letter))).collect();
+            emails.iter().map(|email| (email.address(), variables_of(email))).collect();
         add("recipient-variables", variables.to_string());
         fields
     }
 
     /// Returns whether Mailgun accepted the call with this `Message-Id`.
-    async fn accepted(&self, message_id: &str) -> Result<bool, Silence> {
-        let (domain, wanted) = (&self.domain, message_id.replace('@', "%40"));
-        let path = format!("/v3/{domain}/events?event=accepted&limit=1&message-id={wanted}");
+    async fn has_accepted(&self, message_id: &str) -> Result<bool, Silence> {
+        let (domain, encoded_id) = (&self.domain, message_id.replace('@', "%40"));
+        let path = format!("/v3/{domain}/events?event=accepted&limit=1&message-id={encoded_id}");
         let answer = self.api.get(&path).await?;
         if answer.status != 200 {
             return Err(Silence {
-                reason: format!("Mailgun: {}", said(&answer)),
+                reason: format!("Mailgun: {}", describe(&answer)),
                 after: answer.wait(),
             });
         }
-        let page = answer.value();
+        let page = answer.json();
         let Some(events) = page["items"].as_array() else {
             return Err("Mailgun's list of events cannot be read".into());
         };
@@ -110,58 +109,58 @@ impl Mailgun {
             let id = event["message"]["headers"]["message-id"].as_str();
             id.map(|id| id.trim_matches(['<', '>'])) == Some(message_id)
         };
-        match events.iter().all(is_ours) {
-            true => Ok(!events.is_empty()),
-            false => Err("Mailgun listed events that were not asked for".into()),
+        if !events.iter().all(is_ours) {
+            return Err("Mailgun listed events that were not requested".into());
         }
+        Ok(!events.is_empty())
     }
 }
 
 const UNSUBSCRIBE: &str = "%recipient.unsubscribe%";
 
 /// Returns the variable that Mailgun replaces with a recipient's link.
-fn variable(place: Place) -> &'static str {
-    match place {
+fn variable(placeholder: Place) -> &'static str {
+    match placeholder {
         Place::Unsubscribe => UNSUBSCRIBE,
         Place::Preferences => "%recipient.preferences%",
         Place::Mute => "%recipient.mute%",
     }
 }
 
-fn variables_of(letter: &Letter<'_>) -> Value {
-    let mut variables = json!({ "delivery": letter.tag });
-    for (place, link) in letter.message.personal.iter().flat_map(Personal::links) {
-        variables[place.as_str()] = link.into();
+fn variables_of(email: &PreparedEmail<'_>) -> Value {
+    let mut variables = json!({ "delivery": email.tag });
+    for (placeholder, link) in email.message.personal.iter().flat_map(Personal::links) {
+        variables[placeholder.as_str()] = link.into();
     }
     variables
 }
 
 /// Encodes fields as `multipart/form-data` (RFC 7578). Equal fields have an equal boundary.
-fn form(reference: &str, fields: &[(String, String)]) -> Body {
+fn form(reference: &str, fields: &[(String, String)]) -> RequestBody {
     let mut boundary = format!("tidings-{reference}");
     while fields.iter().any(|(_, value)| value.contains(&boundary)) {
         boundary.push('-');
     }
-    let mut text = String::new();
+    let mut body = String::new();
     for (name, value) in fields {
-        text.push_str(&format!(
+        body.push_str(&format!(
             "--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n"
         ));
     }
-    text.push_str(&format!("--{boundary}--\r\n"));
-    let kind = format!("multipart/form-data; boundary={boundary}");
-    Body { headers: vec![("content-type", kind)], bytes: text.into_bytes() }
+    body.push_str(&format!("--{boundary}--\r\n"));
+    let content_type = format!("multipart/form-data; boundary={boundary}");
+    RequestBody { headers: vec![("content-type", content_type)], bytes: body.into_bytes() }
 }
 
 #[async_trait]
 impl Mailer for Mailgun {
     fn calls(&self, messages: &[Message]) -> Vec<Vec<usize>> {
-        share(messages, self.api.account.per_call(MOST))
+        group_by_content(messages, self.api.account.per_call(MAX_RECIPIENTS))
     }
 
     async fn send(&self, reference: &str, messages: &[Message], permit: &Permit) -> Vec<Outcome> {
         let path = format!("/v3/{}/messages", self.domain);
-        let body = |ready: &[Letter<'_>]| form(reference, &self.fields(reference, ready));
+        let body = |emails: &[PreparedEmail<'_>]| form(reference, &self.fields(reference, emails));
         post(messages, permit, (&self.api, &path), body, judge).await
     }
 
@@ -172,7 +171,7 @@ impl Mailer for Mailgun {
     async fn ask(&self, reference: &str, deliveries: &[DeliveryId]) -> Vec<QueryAnswer> {
         let message_id = self.message_id(reference);
         // Mailgun accepts a call as a whole, so one event is enough.
-        let answer = match self.accepted(&message_id).await {
+        let answer = match self.has_accepted(&message_id).await {
             Ok(true) => QueryAnswer::Accepted(message_id),
             Ok(false) => QueryAnswer::NotAccepted,
             Err(silence) => QueryAnswer::Silent(silence),
@@ -183,14 +182,14 @@ impl Mailer for Mailgun {
     async fn check(&self) -> Checked {
         let domain = &self.domain;
         let answer = self.api.get(&format!("/v4/domains/{domain}")).await;
-        let (status, found) = status_and_body(&answer);
-        match (status, found["domain"]["state"].as_str()) {
+        let (status, body) = status_and_body(&answer);
+        match (status, body["domain"]["state"].as_str()) {
             (200, Some("active")) => Checked::Ready(
                 format!("Mailgun knows the key, and {domain} is active"),
-                dkim_names(&found),
+                dkim_names(&body),
             ),
             (200, Some(state)) => Checked::wrong(
-                format!("Mailgun knows the key, but {domain} is {}", words(state)),
+                format!("Mailgun knows the key, but {domain} is {}", ledger_line(state)),
                 "finish its DNS records at Mailgun",
             ),
             (404, _) => Checked::wrong(
@@ -199,7 +198,7 @@ impl Mailer for Mailgun {
             ),
             _ => {
                 let remedy = "put an API key of the account into mail.key (a sending key can send, but not be checked)";
-                invalid("Mailgun", answer, said, remedy)
+                failed_key_check("Mailgun", answer, describe, remedy)
             }
         }
     }
@@ -215,29 +214,27 @@ impl Mailer for Mailgun {
 
 /// Returns the names of the domain's DKIM keys, among the records that its owner adds to the DNS.
 fn dkim_names(domain: &Value) -> Vec<String> {
-    let records = domain["sending_dns_records"].as_array();
-    let names = records.into_iter().flatten();
-    let names = names.filter_map(|record| record["name"].as_str());
-    let names = names.filter(|name| name.contains("._domainkey."));
-    names.map(str::to_owned).collect()
+    let records = domain["sending_dns_records"].as_array().into_iter().flatten();
+    let names = records.filter_map(|record| record["name"].as_str());
+    names.filter(|name| name.contains("._domainkey.")).map(str::to_owned).collect()
 }
 
-fn said(answer: &ProviderResponse) -> String {
-    answer.said(answer.value()["message"].as_str().map(str::to_owned))
+fn describe(answer: &ProviderResponse) -> String {
+    answer.describe(answer.json()["message"].as_str().map(str::to_owned))
 }
 
 /// Returns the outcomes that an answer means for the emails of its call.
-fn judge(answer: &ProviderResponse, emails: usize) -> Vec<Outcome> {
-    let reason = format!("Mailgun: {}", said(answer));
+fn judge(answer: &ProviderResponse, email_count: usize) -> Vec<Outcome> {
+    let reason = format!("Mailgun: {}", describe(answer));
     let after = answer.wait().or_else(|| wait_in(&reason));
     let outcome = match answer.status {
         // Reports name the id without brackets.
-        200..300 => accepted("Mailgun", answer, answer.value()["id"].as_str()),
+        200..300 => accepted_outcome("Mailgun", answer, answer.json()["id"].as_str()),
         429 | 500 | 502..=504 => Outcome::TryLater(reason, after),
-        402 => Outcome::TryLater(reason, after.max(Some(UNPAID))),
-        _ => usual(answer, reason),
+        402 => Outcome::TryLater(reason, after.max(Some(UNPAID_WAIT))),
+        _ => outcome_of_status(answer, reason),
     };
-    all(outcome, emails)
+    repeat_outcome(outcome, email_count)
 }
 
 /// Returns the wait that Mailgun names in its message: "… try again after 30 seconds".
@@ -251,14 +248,14 @@ fn wait_in(text: &str) -> Option<Duration> {
         unit if unit.starts_with("hour") => 3600,
         _ => return None,
     };
-    Some(Duration::from_secs(number.checked_mul(seconds)?).min(MOST_WAIT))
+    Some(Duration::from_secs(number.checked_mul(seconds)?).min(MAX_WAIT))
 }
 
 /// Mailgun retries for eight hours. The rest is a margin.
-const OLDEST: TimeDelta = TimeDelta::hours(12);
+const MAX_REPORT_AGE: TimeDelta = TimeDelta::hours(12);
 
 #[derive(Deserialize)]
-struct Signed {
+struct SignedBody {
     signature: Signature,
 }
 
@@ -270,7 +267,7 @@ struct Signature {
 }
 
 impl Signature {
-    fn fits(&self, key: &[u8]) -> bool {
+    fn is_valid(&self, key: &[u8]) -> bool {
         let key = hmac::Key::new(hmac::HMAC_SHA256, key);
         let signed = format!("{}{}", self.timestamp, self.token);
         let given = hex::decode(&self.signature).unwrap_or_default();
@@ -283,18 +280,17 @@ impl Signature {
 /// The signature is verified before anything else is built from the body. It does **not** cover the
 /// event, so a token is bound to the first event that it arrives with ([`Once`]).
 /// Mailgun does not document whether it signs each attempt anew, so a timestamp may be as old as
-/// the last retry.
-pub(super) fn read(posted: &Posted<'_>) -> Result<VerifiedReports, HookRejection> {
-    let signed = serde_json::from_slice(posted.body);
-    let Signed { signature } =
-        signed.map_err(|_| HookRejection::unverified("the body is not JSON with a signature"))?;
-    if !signature.fits(posted.key) {
+/// the first attempt.
+pub(super) fn read_reports(posted: &Posted<'_>) -> Result<VerifiedReports, HookRejection> {
+    let SignedBody { signature } = serde_json::from_slice(posted.body)
+        .map_err(|_| HookRejection::unverified("the body is not JSON with a signature"))?;
+    if !signature.is_valid(posted.key) {
         return Err(wrong_signature());
     }
-    let signed = posted.fresh(&signature.timestamp, OLDEST)?;
+    let signed_at = posted.parse_signed_time(&signature.timestamp, MAX_REPORT_AGE)?;
 
-    let posting: Value = parse(posted.body)?;
-    let event = &posting["event-data"];
+    let body: Value = parse(posted.body)?;
+    let event = &body["event-data"];
     let status = &event["delivery-status"];
     // A retry may order the fields differently, so the digest covers the values that are read here.
     let values = [
@@ -310,13 +306,20 @@ pub(super) fn read(posted: &Posted<'_>) -> Result<VerifiedReports, HookRejection
         &event["message"]["headers"]["message-id"],
         &event["user-variables"]["delivery"],
     ];
-    let with = Sha256::digest(serde_json::to_vec(&values).map_err(HookRejection::unreadable)?);
-    let once = Once { token: signature.token, with: hex::encode(with), until: signed + OLDEST };
-    Ok(VerifiedReports { once: Some(once), ..VerifiedReports::of(report(event, posted.now)?) })
+    let digest = Sha256::digest(serde_json::to_vec(&values).map_err(HookRejection::unreadable)?);
+    let once = Once {
+        token: signature.token,
+        with: hex::encode(digest),
+        until: signed_at + MAX_REPORT_AGE,
+    };
+    Ok(VerifiedReports {
+        once: Some(once),
+        ..VerifiedReports::from_report(report(event, posted.now)?)
+    })
 }
 
 fn report(event: &Value, now: DateTime<Utc>) -> Result<Option<EmailReport>, HookRejection> {
-    let (Some(what), Some(id), Some(seconds)) =
+    let (Some(event_type), Some(id), Some(seconds)) =
         (event["event"].as_str(), event["id"].as_str(), event["timestamp"].as_f64())
     else {
         return Err(HookRejection::incomplete());
@@ -325,7 +328,7 @@ fn report(event: &Value, now: DateTime<Utc>) -> Result<Option<EmailReport>, Hook
     let enhanced = text_in(&status["enhanced-code"])?;
     // The reply of the recipient's server.
     let reply = text_in(&status["message"])?;
-    let news = match (what, text_in(&event["severity"])?) {
+    let kind = match (event_type, text_in(&event["severity"])?) {
         ("delivered", _) => ReportKind::Delivered,
         ("failed", Some("permanent")) => match reason {
             // Mailgun did not try, because the address is on its suppression list.
@@ -333,29 +336,29 @@ fn report(event: &Value, now: DateTime<Utc>) -> Result<Option<EmailReport>, Hook
             Some("suppress-unsubscribe") => ReportKind::Unsubscribed,
             Some("suppress-complaint") => ReportKind::Complained,
             // Mailgun gave up after many attempts.
-            Some("old") => failed([enhanced, reply], ReportKind::Delayed),
-            Some("espblock") => failed([enhanced, reply], ReportKind::Refused),
-            _ => failed([enhanced, reply], ReportKind::Bounced),
+            Some("old") => classify_failure([enhanced, reply], ReportKind::Delayed),
+            Some("espblock") => classify_failure([enhanced, reply], ReportKind::Refused),
+            _ => classify_failure([enhanced, reply], ReportKind::Bounced),
         },
         ("failed", _) => ReportKind::Delayed,
         ("complained", _) => ReportKind::Complained,
         ("unsubscribed", _) => ReportKind::Unsubscribed,
         _ => return Ok(None),
     };
-    let known_as = text_in(&event["message"]["headers"]["message-id"])?;
-    let known_as = known_as.map(|id| id.trim_matches(['<', '>']));
+    let message_id =
+        text_in(&event["message"]["headers"]["message-id"])?.map(|id| id.trim_matches(['<', '>']));
     let code = status["code"].as_i64().map(|code| code.to_string());
     let at = DateTime::from_timestamp_millis((seconds * 1000.0) as i64);
     let tag = event["user-variables"]["delivery"].as_str();
     let recipient = text_in(&event["recipient"])?;
     Ok(Some(EmailReport {
         // With the brackets that the header has, and without.
-        provider_ids: known_as.map_or_else(Vec::new, |id| vec![format!("<{id}>"), id.to_owned()]),
-        detail: match news {
+        provider_ids: message_id.map_or_else(Vec::new, |id| vec![format!("<{id}>"), id.to_owned()]),
+        detail: match kind {
             ReportKind::Delivered => None,
-            _ => detail([code.as_deref(), enhanced, reason]),
+            _ => join_details([code.as_deref(), enhanced, reason]),
         },
-        ..EmailReport::of(id, news, tag, recipient, at, now)
+        ..EmailReport::new(id, kind, tag, recipient, at, now)
     }))
 }
 

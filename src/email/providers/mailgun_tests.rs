@@ -17,10 +17,10 @@ fn fault(status: u16, message: &str) -> String {
     judged(status, &[], &json!({ "message": message }).to_string())
 }
 
-fn field(emails: &[Message], wanted: &str) -> String {
-    let fields = mailgun().fields("ref-1", &prepare(emails).0);
-    let mut found = fields.into_iter().filter(|(name, _)| name == wanted);
-    found.next().map(|(_, value)| value).unwrap()
+/// Returns the value of the first field with this name.
+fn field(emails: &[Message], field: &str) -> String {
+    let mut fields = mailgun().fields("ref-1", &prepare(emails).0).into_iter();
+    fields.find(|(name, _)| name == field).map(|(_, value)| value).unwrap()
 }
 
 #[test]
@@ -38,9 +38,8 @@ fn content_of_an_email_is_never_expanded_as_a_variable() {
     let emails = [odd];
     for name in ["subject", "text", "html", "to"] {
         let value = field(&emails, name);
-        let ours = value.replace(UNSUBSCRIBE, "");
-        let ours = ours.to_lowercase();
-        assert!(!ours.contains("%recipient"), "{name}: {value}");
+        let without_ours = value.replace(UNSUBSCRIBE, "").to_lowercase();
+        assert!(!without_ours.contains("%recipient"), "{name}: {value}");
     }
     let text = field(&emails, "text");
     assert_eq!(text.matches(UNSUBSCRIBE).count(), 1, "{text}");

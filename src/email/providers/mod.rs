@@ -44,7 +44,7 @@ pub static PROVIDERS: &[Provider] = &[
         // Mailgun's envelope sender is in this domain.
         bounces: Some(mailgun::DOMAIN),
         hook_key: HookKey::Key("hooks.mailgun_key", |text| Ok(text.into())),
-        hook: mailgun::read,
+        hook: mailgun::read_reports,
         sns: None,
     },
     Provider {
@@ -58,8 +58,8 @@ pub static PROVIDERS: &[Provider] = &[
         calls_per_second: 100,
         mailer: |account| Ok(Arc::new(sendgrid::SendGrid::new(account)?)),
         bounces: None,
-        hook_key: HookKey::Key("hooks.sendgrid_public_key", sendgrid::key),
-        hook: sendgrid::read,
+        hook_key: HookKey::Key("hooks.sendgrid_public_key", sendgrid::parse_key),
+        hook: sendgrid::read_reports,
         sns: None,
     },
     Provider {
@@ -76,7 +76,7 @@ pub static PROVIDERS: &[Provider] = &[
         mailer: |account| Ok(Arc::new(postmark::Postmark::new(account)?)),
         bounces: None,
         hook_key: HookKey::Login("hooks.postmark_user", "hooks.postmark_password"),
-        hook: postmark::read,
+        hook: postmark::read_reports,
         sns: None,
     },
     Provider {
@@ -87,8 +87,8 @@ pub static PROVIDERS: &[Provider] = &[
         calls_per_second: 2,
         mailer: |account| Ok(Arc::new(resend::Resend::new(account)?)),
         bounces: None,
-        hook_key: HookKey::Key("hooks.resend_secret", resend::key),
-        hook: resend::read,
+        hook_key: HookKey::Key("hooks.resend_secret", resend::parse_key),
+        hook: resend::read_reports,
         sns: None,
     },
     Provider {
@@ -104,19 +104,19 @@ pub static PROVIDERS: &[Provider] = &[
                 ),
             },
             MailOption {
-                path: ses::SET,
+                path: ses::CONFIGURATION_SET,
                 wanted: "up to 64 letters, digits, - and _",
                 parse: |text| plain_word(text, "-_", 1..=64),
                 unset: Unset::Means(""),
             },
         ],
-        regions: Regions::Named("a region of AWS such as eu-west-1", ses::url),
+        regions: Regions::Named("a region of AWS such as eu-west-1", ses::base_url),
         calls_per_second: 14,
         mailer: |account| Ok(Arc::new(ses::Ses::new(account)?)),
         bounces: None,
-        hook_key: HookKey::Key("hooks.ses_topic", ses_hook::topic),
-        hook: ses_hook::read,
-        sns: Some(ses_hook::certificate),
+        hook_key: HookKey::Key("hooks.ses_topic", ses_hook::parse_topic),
+        hook: ses_hook::read_reports,
+        sns: Some(ses_hook::certificate_url),
     },
 ];
 
@@ -217,11 +217,11 @@ impl Provider {
                 url(region).ok_or_else(|| format!("{region:?} is not {wanted}"))
             }
             Regions::Each(regions) => {
-                let known = regions.iter().find(|(name, _)| *name == region);
+                if let Some((_, url)) = regions.iter().find(|(name, _)| *name == region) {
+                    return Ok((*url).to_owned());
+                }
                 let names: Vec<&str> = regions.iter().map(|(name, _)| *name).collect();
-                known
-                    .map(|(_, url)| (*url).to_owned())
-                    .ok_or_else(|| format!("{region:?} is not {}", list(&names, "or")))
+                Err(format!("{region:?} is not {}", list(&names, "or")))
             }
         }
     }

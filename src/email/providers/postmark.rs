@@ -3,7 +3,7 @@
 //! A status of 200 accepts nothing; the error code of each email decides. After a lost answer the
 //! call is not repeated but queried (P2, P5). Each email carries the call's reference and its
 //! delivery as metadata, by which the list of sent emails can be searched.
-//! `docs/decisions/0006-providers.md` cites the sources. [`read`] verifies reports.
+//! `docs/decisions/0006-providers.md` cites the sources. [`read_reports`] verifies reports.
 
 use std::collections::HashMap;
 
@@ -12,14 +12,14 @@ use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
 use crate::domain::{DeliveryId, ReportKind};
-use crate::email::api_calls::{Letter, Proof, cut, post, set_text};
+use crate::email::api_calls::{KeyHeader, PreparedEmail, post, set_text, split_by_size};
 use crate::email::hooks::{
-    EmailReport, HookRejection, Posted, VerifiedReports, detail, failed, json as parse, status_in,
-    time_in,
+    EmailReport, HookRejection, Posted, VerifiedReports, classify_failure, join_details, parse,
+    status_in, time_in,
 };
 use crate::email::http::{
-    Account, ApiClient, Body, ProviderResponse, all, invalid, status_and_body, usual, without_id,
-    words,
+    Account, ApiClient, ProviderResponse, RequestBody, failed_key_check, ledger_line,
+    missing_id_outcome, outcome_of_status, repeat_outcome, status_and_body,
 };
 use crate::email::mime::tag;
 use crate::email::{Certainty, Checked, Mailer, Message, Outcome, Permit, QueryAnswer, Silence};
@@ -28,10 +28,10 @@ use crate::email::{Certainty, Checked, Mailer, Message, Outcome, Permit, QueryAn
 pub(super) const STREAM: &str = "mail.stream";
 
 /// The maximum number of emails in a call.
-const MOST: usize = 500;
+const MAX_EMAILS: usize = 500;
 /// The maximum size of the content of a call in bytes. Postmark accepts 50 MB, and JSON escapes
 /// enlarge the content.
-const MOST_BYTES: usize = 20_000_000;
+const MAX_CONTENT_BYTES: usize = 20_000_000;
 
 /// A mailer for one Postmark server, which is what an API token belongs to.
 pub(super) struct Postmark {
@@ -42,49 +42,52 @@ pub(super) struct Postmark {
 
 impl Postmark {
     pub(super) fn new(account: Account) -> Result<Self, String> {
-        let proof = Proof::header("x-postmark-server-token", &account.key)?;
-        Ok(Self { stream: account.option(STREAM), api: ApiClient::new(account, proof)? })
+        let signer = KeyHeader::header("x-postmark-server-token", &account.key)?;
+        Ok(Self { stream: account.option(STREAM), api: ApiClient::new(account, signer)? })
     }
 
-    fn body(&self, reference: &str, letters: &[Letter<'_>]) -> Value {
-        let emails = letters.iter();
-        emails.map(|letter| self.email(reference, letter)).collect()
+    fn body(&self, reference: &str, emails: &[PreparedEmail<'_>]) -> Value {
+        emails.iter().map(|email| self.email_json(reference, email)).collect()
     }
 
-    fn email(&self, reference: &str, letter: &Letter<'_>) -> Value {
+    fn email_json(&self, reference: &str, email: &PreparedEmail<'_>) -> Value {
         let sender = &self.api.account.sender;
-        let content = letter.message.filled();
+        let content = email.message.filled();
         // Without this header, Postmark replaces our `Message-ID`.
-        let keep = ("X-PM-KeepID".to_owned(), "true".to_owned());
-        let headers = letter.all_headers(sender).into_iter().chain([keep]);
-        let headers = headers.map(|(name, value)| json!({ "Name": name, "Value": value }));
-        let mut email = json!({
+        let keep_id = ("X-PM-KeepID".to_owned(), "true".to_owned());
+        let headers: Value = email
+            .all_headers(sender)
+            .into_iter()
+            .chain([keep_id])
+            .map(|(name, value)| json!({ "Name": name, "Value": value }))
+            .collect();
+        let mut object = json!({
             "From": self.api.from,
-            "To": letter.to,
-            "Subject": letter.subject,
-            "Headers": headers.collect::<Value>(),
-            "Metadata": { "delivery": letter.tag, "call": reference },
+            "To": email.to,
+            "Subject": email.subject,
+            "Headers": headers,
+            "Metadata": { "delivery": email.tag, "call": reference },
             "MessageStream": self.stream,
             "TrackOpens": false,
             "TrackLinks": "None",
         });
-        set_text(&mut email, "HtmlBody", content.html);
-        set_text(&mut email, "TextBody", content.text);
+        set_text(&mut object, "HtmlBody", content.html);
+        set_text(&mut object, "TextBody", content.text);
         if let Some(reply_to) = &sender.reply_to {
-            set_text(&mut email, "ReplyTo", reply_to.reveal());
+            set_text(&mut object, "ReplyTo", reply_to.reveal());
         }
-        email
+        object
     }
 }
 
 #[async_trait]
 impl Mailer for Postmark {
     fn calls(&self, messages: &[Message]) -> Vec<Vec<usize>> {
-        cut(messages, self.api.account.per_call(MOST), MOST_BYTES)
+        split_by_size(messages, self.api.account.per_call(MAX_EMAILS), MAX_CONTENT_BYTES)
     }
 
     async fn send(&self, reference: &str, messages: &[Message], permit: &Permit) -> Vec<Outcome> {
-        let body = |ready: &[Letter<'_>]| Body::json(&self.body(reference, ready));
+        let body = |emails: &[PreparedEmail<'_>]| RequestBody::json(&self.body(reference, emails));
         post(messages, permit, (&self.api, "/email/batch"), body, judge).await
     }
 
@@ -94,12 +97,12 @@ impl Mailer for Postmark {
 
     async fn ask(&self, reference: &str, deliveries: &[DeliveryId]) -> Vec<QueryAnswer> {
         let path = format!(
-            "/messages/outbound?count={MOST}&offset=0&messagestream={}&metadata_call={reference}",
+            "/messages/outbound?count={MAX_EMAILS}&offset=0&messagestream={}&metadata_call={reference}",
             self.stream
         );
         match self.api.get(&path).await {
-            Ok(answer) => found(&answer, reference, deliveries),
-            Err(failed) => vec![QueryAnswer::Silent(failed.into()); deliveries.len()],
+            Ok(answer) => query_answers(&answer, reference, deliveries),
+            Err(no_answer) => vec![QueryAnswer::Silent(no_answer.into()); deliveries.len()],
         }
     }
 
@@ -111,7 +114,7 @@ impl Mailer for Postmark {
             }
             _ => {
                 let remedy = "put a server's API token into mail.key";
-                invalid("Postmark", answer, plain, remedy)
+                failed_key_check("Postmark", answer, describe_answer, remedy)
             }
         }
     }
@@ -125,46 +128,46 @@ impl Mailer for Postmark {
     }
 }
 
-fn plain(answer: &ProviderResponse) -> String {
-    answer.said(None)
+fn describe_answer(answer: &ProviderResponse) -> String {
+    answer.describe(None)
 }
 
 /// Returns the outcomes that an answer means for the emails of its call.
-fn judge(answer: &ProviderResponse, emails: usize) -> Vec<Outcome> {
-    let value = answer.value();
+fn judge(answer: &ProviderResponse, email_count: usize) -> Vec<Outcome> {
+    let body = answer.json();
     if answer.is_success() {
-        return match value.as_array().filter(|items| items.len() == emails) {
-            Some(items) => items.iter().map(|item| one(answer, item)).collect(),
-            None => all(without_id("Postmark", answer), emails),
+        return match body.as_array().filter(|items| items.len() == email_count) {
+            Some(items) => items.iter().map(|item| outcome_of_item(answer, item)).collect(),
+            None => repeat_outcome(missing_id_outcome("Postmark", answer), email_count),
         };
     }
-    let outcome = match (answer.status, value["ErrorCode"].as_i64()) {
-        (422, Some(code)) => meaning(code, said(answer, &value)),
-        _ => usual(answer, said(answer, &value)),
+    let outcome = match (answer.status, body["ErrorCode"].as_i64()) {
+        (422, Some(code)) => outcome_of_code(code, describe(answer, &body)),
+        _ => outcome_of_status(answer, describe(answer, &body)),
     };
-    all(outcome, emails)
+    repeat_outcome(outcome, email_count)
 }
 
 /// Returns the outcome of one email, from its item in the answer.
-fn one(answer: &ProviderResponse, item: &Value) -> Outcome {
+fn outcome_of_item(answer: &ProviderResponse, item: &Value) -> Outcome {
     match (item["ErrorCode"].as_i64(), item["MessageID"].as_str()) {
         (Some(0), Some(id)) => Outcome::Accepted(id.to_owned()),
-        (None | Some(0), _) => without_id("Postmark", answer),
-        (Some(code), _) => meaning(code, said(answer, item)),
+        (None | Some(0), _) => missing_id_outcome("Postmark", answer),
+        (Some(code), _) => outcome_of_code(code, describe(answer, item)),
     }
 }
 
-/// Returns the words of an answer, or of its item for one email.
-fn said(answer: &ProviderResponse, item: &Value) -> String {
+/// Returns the error message of an answer, or of its item for one email.
+fn describe(answer: &ProviderResponse, item: &Value) -> String {
     let message = item["Message"].as_str().unwrap_or_default();
     match item["ErrorCode"].as_i64() {
-        Some(code) => words(&format!("Postmark: {}, code {code}: {message}", answer.status)),
-        None => format!("Postmark: {}", plain(answer)),
+        Some(code) => ledger_line(&format!("Postmark: {}, code {code}: {message}", answer.status)),
+        None => format!("Postmark: {}", describe_answer(answer)),
     }
 }
 
 /// Returns the outcome that an error code other than 0 means.
-fn meaning(code: i64, reason: String) -> Outcome {
+fn outcome_of_code(code: i64, reason: String) -> Outcome {
     match code {
         // Maintenance, and too many requests.
         100 | 429 => Outcome::TryLater(reason, None),
@@ -176,7 +179,7 @@ fn meaning(code: i64, reason: String) -> Outcome {
 }
 
 /// Interprets the list of sent emails for some deliveries of a call.
-fn found(
+fn query_answers(
     answer: &ProviderResponse,
     reference: &str,
     deliveries: &[DeliveryId],
@@ -184,17 +187,17 @@ fn found(
     let silent = |silence: Silence| vec![QueryAnswer::Silent(silence); deliveries.len()];
     if answer.status != 200 {
         return silent(Silence {
-            reason: format!("Postmark: {}", plain(answer)),
+            reason: format!("Postmark: {}", describe_answer(answer)),
             after: answer.wait(),
         });
     }
-    let sent = answer.value();
-    let (Some(total), Some(emails)) = (sent["TotalCount"].as_u64(), sent["Messages"].as_array())
+    let list = answer.json();
+    let (Some(total), Some(emails)) = (list["TotalCount"].as_u64(), list["Messages"].as_array())
     else {
         return silent("Postmark's list of sent emails cannot be read".into());
     };
-    let ours = |email: &Value| email["Metadata"]["call"] == reference;
-    if !emails.iter().all(ours) {
+    let is_ours = |email: &Value| email["Metadata"]["call"] == reference;
+    if !emails.iter().all(is_ours) {
         return silent("Postmark listed emails that were not requested".into());
     }
     let ids = emails.iter().map(|email| {
@@ -216,58 +219,58 @@ fn found(
 /// Verifies and reads a report. There is no signature, but user and password in the hook's URL
 /// (basic authentication), so the hook needs HTTPS. There is no signed time: a repeated report is
 /// recognized by its id, and has no further effect.
-pub(super) fn read(posted: &Posted<'_>) -> Result<VerifiedReports, HookRejection> {
-    posted.has_login()?;
-    let report = report(&parse(posted.body)?, posted.now)?;
-    Ok(VerifiedReports::of(report))
+pub(super) fn read_reports(posted: &Posted<'_>) -> Result<VerifiedReports, HookRejection> {
+    posted.check_login()?;
+    Ok(VerifiedReports::from_report(report(&parse(posted.body)?, posted.now)?))
 }
 
 fn report(record: &Value, now: DateTime<Utc>) -> Result<Option<EmailReport>, HookRejection> {
     let text = |name: &str| record[name].as_str();
-    let what = text("RecordType").ok_or_else(HookRejection::incomplete)?;
-    // The details are the reply of the recipient's server.
-    let (kind, details) = (text("Type"), text("Details"));
-    let suppressed = text("SuppressionReason");
-    let news = match what {
+    let record_type = text("RecordType").ok_or_else(HookRejection::incomplete)?;
+    let bounce_type = text("Type");
+    // The reply of the recipient's server.
+    let reply = text("Details");
+    let suppression_reason = text("SuppressionReason");
+    let kind = match record_type {
         "Delivery" => ReportKind::Delivered,
         "SpamComplaint" => ReportKind::Complained,
         "Bounce" => {
-            let kind = kind.unwrap_or_default();
-            match bounced(kind, record["Inactive"] == true, details) {
-                Some(news) => news,
+            let is_inactive = record["Inactive"] == true;
+            match kind_of_bounce(bounce_type.unwrap_or_default(), is_inactive, reply) {
+                Some(kind) => kind,
                 None => return Ok(None),
             }
         }
-        "SubscriptionChange" if record["SuppressSending"] == true => match suppressed {
+        "SubscriptionChange" if record["SuppressSending"] == true => match suppression_reason {
             Some("HardBounce") => ReportKind::Bounced,
             Some("SpamComplaint") => ReportKind::Complained,
             _ => ReportKind::Unsubscribed,
         },
         _ => return Ok(None),
     };
-    let message = text("MessageID").unwrap_or_default();
-    let changed = time_in(&record["ChangedAt"])?;
+    let message_id = text("MessageID").unwrap_or_default();
+    let changed_at = time_in(&record["ChangedAt"])?;
     let at = time_in(&record["DeliveredAt"])?.or(time_in(&record["BouncedAt"])?);
-    let id = match (record["ID"].as_i64(), changed) {
-        (Some(id), _) => format!("{what} {id}"),
-        (None, Some(changed)) => format!("{what} {message} {changed}"),
-        (None, None) => format!("{what} {message}"),
+    let id = match (record["ID"].as_i64(), changed_at) {
+        (Some(id), _) => format!("{record_type} {id}"),
+        (None, Some(changed_at)) => format!("{record_type} {message_id} {changed_at}"),
+        (None, None) => format!("{record_type} {message_id}"),
     };
     let code = record["TypeCode"].as_i64().map(|code| code.to_string());
-    let status = details.and_then(status_in);
+    let status = reply.and_then(status_in);
     let tag = record["Metadata"]["delivery"].as_str();
     let recipient = text("Recipient").or(text("Email"));
     Ok(Some(EmailReport {
-        provider_ids: vec![message.to_owned()],
-        detail: detail([kind, code.as_deref(), suppressed, status.as_deref()]),
-        ..EmailReport::of(&id, news, tag, recipient, at.or(changed), now)
+        provider_ids: vec![message_id.to_owned()],
+        detail: join_details([bounce_type, code.as_deref(), suppression_reason, status.as_deref()]),
+        ..EmailReport::new(&id, kind, tag, recipient, at.or(changed_at), now)
     }))
 }
 
 /// Returns the kind of report for a Postmark bounce type, or `None` if it reports no failure.
-/// `details` is the server's reply.
-fn bounced(kind: &str, inactive: bool, details: Option<&str>) -> Option<ReportKind> {
-    let otherwise = match kind {
+/// `reply` is that of the recipient's server.
+fn kind_of_bounce(bounce_type: &str, is_inactive: bool, reply: Option<&str>) -> Option<ReportKind> {
+    let default = match bounce_type {
         "SpamComplaint" => return Some(ReportKind::Complained),
         "Unsubscribe" => return Some(ReportKind::Unsubscribed),
         // Postmark, or its user, judged the address itself.
@@ -282,10 +285,10 @@ fn bounced(kind: &str, inactive: bool, details: Option<&str>) -> Option<ReportKi
         | "SMTPApiError"
         | "TemplateRenderingFailed" => ReportKind::Refused,
         "HardBounce" => ReportKind::Bounced,
-        _ if inactive => ReportKind::Bounced,
+        _ if is_inactive => ReportKind::Bounced,
         _ => ReportKind::Delayed,
     };
-    Some(failed([details], otherwise))
+    Some(classify_failure([reply], default))
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ fn postmark(body: serde_json::Value) -> Result<VerifiedReports, HookRejection> {
         body: body.as_bytes(),
         certificate: None,
     };
-    read(&posted)
+    read_reports(&posted)
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn the_postmark_login_is_compared_in_full() {
             body: b"{\"RecordType\": \"Delivery\"}",
             certificate: None,
         };
-        let refused = read(&posted);
+        let refused = read_reports(&posted);
         assert!(matches!(refused, Err(HookRejection::Unverified(_))), "{authorization}");
     }
 }

@@ -31,7 +31,7 @@ fn each_email_of_a_call_is_complete_and_separate() {
 #[test]
 fn each_email_of_a_call_has_its_own_outcome() {
     let body = r#"[{"ErrorCode":0,"MessageID":"m-1","Message":"OK"},
-        {"ErrorCode":406,"Message":"QueryAnswer inactive addresses: ben@example.org."},
+        {"ErrorCode":406,"Message":"Found inactive addresses: ben@example.org."},
         {"ErrorCode":300,"Message":"Invalid 'To'"},{"Message":"?"}]"#;
     let outcomes = judge(&answer(200, &[], body), 4);
     let kinds: Vec<_> = outcomes.iter().map(kind).collect();
@@ -96,12 +96,12 @@ fn an_invalid_token_signature_or_account_stops_the_sender() {
 /// Returns the results for the emails of ada and ben in this list.
 fn lookup(body: &str) -> Vec<QueryAnswer> {
     let deliveries = [email("ada", "x").delivery, email("ben", "x").delivery];
-    found(&answer(200, &[], body), "ref-1", &deliveries)
+    query_answers(&answer(200, &[], body), "ref-1", &deliveries)
 }
 
-fn listed(person: &str, call: &str) -> String {
-    let tag = tag(&email(person, "x").delivery);
-    format!(r#"{{"MessageID":"id-{person}","Metadata":{{"delivery":"{tag}","call":"{call}"}}}}"#)
+fn listed(user: &str, call: &str) -> String {
+    let tag = tag(&email(user, "x").delivery);
+    format!(r#"{{"MessageID":"id-{user}","Metadata":{{"delivery":"{tag}","call":"{call}"}}}}"#)
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn a_response_to_another_query_is_ignored() {
     assert!(silent(lookup("{}")));
     assert!(silent(lookup("<html>")));
     let deliveries = [email("ada", "x").delivery];
-    assert!(silent(found(&answer(401, &[], "{}"), "ref-1", &deliveries)));
+    assert!(silent(query_answers(&answer(401, &[], "{}"), "ref-1", &deliveries)));
     // A list with more pages says nothing about the emails that it does not show.
     let part = format!(r#"{{"TotalCount":2,"Messages":[{}]}}"#, listed("ben", "ref-1"));
     assert!(silent(lookup(&part)[..1].to_vec()));

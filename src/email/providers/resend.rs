@@ -2,7 +2,7 @@
 //!
 //! The call's reference is its `Idempotency-Key`, and a repeated call has an equal body. So a call
 //! whose answer was lost can be repeated for a day without a second email (P2, P5).
-//! `docs/decisions/0006-providers.md` cites the sources. [`read`] verifies reports.
+//! `docs/decisions/0006-providers.md` cites the sources. [`read_reports`] verifies reports.
 
 use std::time::Duration;
 
@@ -12,122 +12,121 @@ use chrono::{DateTime, TimeDelta, Utc};
 use ring::hmac;
 use serde_json::{Value, json};
 
-use super::ses_hook::by_type;
+use super::ses_hook::kind_of_bounce;
 use crate::domain::ReportKind;
-use crate::email::api_calls::{Letter, Proof, cut, post, set_text};
+use crate::email::api_calls::{KeyHeader, PreparedEmail, post, set_text, split_by_size};
 use crate::email::hooks::{
-    EmailReport, HookRejection, Posted, VerifiedReports, detail, failed, json as parse, only_text,
-    status_in, time_in, wrong_signature,
+    EmailReport, HookRejection, Posted, VerifiedReports, classify_failure, join_details, only_text,
+    parse, status_in, time_in, wrong_signature,
 };
 use crate::email::http::{
-    Account, ApiClient, Body, ProviderResponse, all, invalid, status_and_body, usual, without_id,
-    words,
+    Account, ApiClient, ProviderResponse, RequestBody, failed_key_check, ledger_line,
+    missing_id_outcome, outcome_of_status, repeat_outcome, status_and_body,
 };
 use crate::email::{Certainty, Checked, Mailer, Message, Outcome, Permit};
 
 /// The maximum number of emails in a call.
-const MOST: usize = 100;
+const MAX_EMAILS: usize = 100;
 /// The maximum size of the content of a call in bytes. Resend accepts 40 MB, and JSON escapes
 /// enlarge the content.
-const MOST_BYTES: usize = 20_000_000;
+const MAX_CONTENT_BYTES: usize = 20_000_000;
 /// Resend keeps keys for 24 hours. An hour is left for wrong clocks and slow calls.
-const KEPT: Duration = Duration::from_secs(23 * 60 * 60);
+const KEY_LIFETIME: Duration = Duration::from_secs(23 * 60 * 60);
 /// The wait after a used-up quota.
-const QUOTA: Duration = Duration::from_secs(60 * 60);
+const QUOTA_WAIT: Duration = Duration::from_secs(60 * 60);
 
 /// A mailer for one Resend account.
 pub(super) struct Resend(ApiClient);
 
 impl Resend {
     pub(super) fn new(account: Account) -> Result<Self, String> {
-        let proof = Proof::bearer(&account.key)?;
-        ApiClient::new(account, proof).map(Self)
+        let signer = KeyHeader::bearer(&account.key)?;
+        ApiClient::new(account, signer).map(Self)
     }
 
     /// Checks the sender's domain, after the key was verified.
     async fn check_domain(&self, domains: &Value) -> Checked {
         let from = self.0.account.sender.from.domain();
-        let mut all = domains["data"].as_array().into_iter().flatten();
-        let Some(domain) = all.find(|domain| domain["name"] == from) else {
-            return match domains["has_more"] == true {
-                true => Checked::ready("Resend knows the key"),
-                false => Checked::wrong(
-                    format!("Resend knows the key, but not the domain {from}"),
-                    "add the domain at Resend, or set mail.from to an address of one that is there",
-                ),
-            };
+        let mut listed = domains["data"].as_array().into_iter().flatten();
+        let Some(domain) = listed.find(|domain| domain["name"] == from) else {
+            if domains["has_more"] == true {
+                return Checked::ready("Resend knows the key");
+            }
+            return Checked::wrong(
+                format!("Resend knows the key, but not the domain {from}"),
+                "add the domain at Resend, or set mail.from to an address of one that is there",
+            );
         };
         let status = domain["status"].as_str().unwrap_or_default();
         if !matches!(status, "verified" | "partially_verified") {
             return Checked::wrong(
-                format!("Resend knows the key, but {from} is {}", words(status)),
+                format!("Resend knows the key, but {from} is {}", ledger_line(status)),
                 "finish its DNS records at Resend",
             );
         }
         // The list does not include the records.
         let path = format!("/domains/{}", domain["id"].as_str().unwrap_or_default());
-        let whole = self.0.get(&path).await.ok();
+        let answer = self.0.get(&path).await;
         Checked::Ready(
             format!("Resend knows the key, and {from} is verified"),
-            whole.map_or_else(Vec::new, |answer| dkim_names(&answer.value())),
+            answer.map_or_else(|_| Vec::new(), |answer| dkim_names(&answer.json())),
         )
     }
 
-    fn body(&self, letters: &[Letter<'_>]) -> Value {
-        letters.iter().map(|letter| self.email(letter)).collect()
+    fn body(&self, emails: &[PreparedEmail<'_>]) -> Value {
+        emails.iter().map(|email| self.email_json(email)).collect()
     }
 
-    fn email(&self, letter: &Letter<'_>) -> Value {
+    fn email_json(&self, email: &PreparedEmail<'_>) -> Value {
         let sender = &self.0.account.sender;
-        let content = letter.message.filled();
-        let mut email = json!({
+        let content = email.message.filled();
+        let mut object = json!({
             "from": self.0.from,
-            "to": [letter.to],
-            "subject": letter.subject,
-            "headers": letter.all_headers(sender).into_iter().collect::<Value>(),
-            "tags": [{ "name": "delivery", "value": letter.tag }],
+            "to": [email.to],
+            "subject": email.subject,
+            "headers": email.all_headers(sender).into_iter().collect::<Value>(),
+            "tags": [{ "name": "delivery", "value": email.tag }],
         });
-        set_text(&mut email, "html", content.html);
-        set_text(&mut email, "text", content.text);
+        set_text(&mut object, "html", content.html);
+        set_text(&mut object, "text", content.text);
         if let Some(reply_to) = &sender.reply_to {
-            set_text(&mut email, "reply_to", reply_to.reveal());
+            set_text(&mut object, "reply_to", reply_to.reveal());
         }
-        email
+        object
     }
 }
 
 #[async_trait]
 impl Mailer for Resend {
     fn calls(&self, messages: &[Message]) -> Vec<Vec<usize>> {
-        cut(messages, self.0.account.per_call(MOST), MOST_BYTES)
+        split_by_size(messages, self.0.account.per_call(MAX_EMAILS), MAX_CONTENT_BYTES)
     }
 
     async fn send(&self, reference: &str, messages: &[Message], permit: &Permit) -> Vec<Outcome> {
-        let body = |ready: &[Letter<'_>]| {
-            let mut body = Body::json(&self.body(ready));
-            let key = ("idempotency-key", reference.to_owned());
-            body.headers.push(key);
+        let body = |emails: &[PreparedEmail<'_>]| {
+            let mut body = RequestBody::json(&self.body(emails));
+            body.headers.push(("idempotency-key", reference.to_owned()));
             body
         };
-        let judge = |answer: &ProviderResponse, emails| judge(answer, reference, emails);
+        let judge = |answer: &ProviderResponse, email_count| judge(answer, reference, email_count);
         post(messages, permit, (&self.0, "/emails/batch"), body, judge).await
     }
 
     fn certainty(&self) -> Certainty {
-        Certainty::Repeat { within: Some(KEPT) }
+        Certainty::Repeat { within: Some(KEY_LIFETIME) }
     }
 
     async fn check(&self) -> Checked {
         let answer = self.0.get("/domains").await;
-        let (_, found) = status_and_body(&answer);
-        if found["data"].is_array() {
-            return self.check_domain(&found).await;
+        let (_, body) = status_and_body(&answer);
+        if body["data"].is_array() {
+            return self.check_domain(&body).await;
         }
         // A key that may only send gets this error for every other request.
-        if found["name"] == "restricted_api_key" {
+        if body["name"] == "restricted_api_key" {
             return Checked::ready("Resend knows the key; it may only send, which is enough");
         }
-        invalid("Resend", answer, said, "put a valid one into mail.key")
+        failed_key_check("Resend", answer, describe, "put a valid one into mail.key")
     }
 
     fn name(&self) -> &str {
@@ -149,73 +148,72 @@ fn dkim_names(domain: &Value) -> Vec<String> {
     selectors.map(|(selector, _)| format!("{selector}._domainkey.{name}")).collect()
 }
 
-fn said(answer: &ProviderResponse) -> String {
-    let value = answer.value();
-    let name = value["name"].as_str().filter(|name| !name.is_empty());
-    let message = value["message"].as_str().unwrap_or_default();
-    answer.said(name.map(|name| format!("{name}: {message}")))
+fn describe(answer: &ProviderResponse) -> String {
+    let body = answer.json();
+    let name = body["name"].as_str().filter(|name| !name.is_empty());
+    let message = body["message"].as_str().unwrap_or_default();
+    answer.describe(name.map(|name| format!("{name}: {message}")))
 }
 
 /// Returns the outcomes that an answer means for the emails of its call.
-fn judge(answer: &ProviderResponse, reference: &str, emails: usize) -> Vec<Outcome> {
-    let value = answer.value();
+fn judge(answer: &ProviderResponse, reference: &str, email_count: usize) -> Vec<Outcome> {
+    let body = answer.json();
     if answer.is_success() {
-        let ids = value["data"].as_array().into_iter().flatten();
-        let ids = ids.map(|item| Some(item["id"].as_str()?.to_owned()));
-        let ids: Option<Vec<String>> = ids.collect();
-        return match ids.filter(|ids| ids.len() == emails) {
+        let items = body["data"].as_array().into_iter().flatten();
+        let ids: Option<Vec<String>> =
+            items.map(|item| Some(item["id"].as_str()?.to_owned())).collect();
+        return match ids.filter(|ids| ids.len() == email_count) {
             Some(ids) => ids.into_iter().map(Outcome::Accepted).collect(),
-            None => all(without_id("Resend", answer), emails),
+            None => repeat_outcome(missing_id_outcome("Resend", answer), email_count),
         };
     }
-    let reason = format!("Resend: {}", said(answer));
+    let reason = format!("Resend: {}", describe(answer));
     let later =
-        |least: Option<Duration>| Outcome::TryLater(reason.clone(), answer.wait().max(least));
-    let outcome = match (answer.status, value["name"].as_str().unwrap_or_default()) {
-        (429, "daily_quota_exceeded" | "monthly_quota_exceeded") => later(Some(QUOTA)),
+        |min_wait: Option<Duration>| Outcome::TryLater(reason.clone(), answer.wait().max(min_wait));
+    let outcome = match (answer.status, body["name"].as_str().unwrap_or_default()) {
+        (429, "daily_quota_exceeded" | "monthly_quota_exceeded") => later(Some(QUOTA_WAIT)),
         // An earlier attempt used this key with another body, so Resend has accepted the call. It
         // does not return the ids, so the key replaces them. A reference belongs to fixed
         // deliveries, so the recipients are the same.
         (409, "invalid_idempotent_request") => Outcome::Accepted(reference.to_owned()),
         (409, _) => later(None),
         // The call can be repeated under its key, also if the outcome is unknown.
-        _ => usual(answer, reason),
+        _ => outcome_of_status(answer, reason),
     };
-    all(outcome, emails)
+    repeat_outcome(outcome, email_count)
 }
 
 /// The tolerance of Svix's own libraries.
-const OLDEST: TimeDelta = TimeDelta::minutes(5);
+const MAX_REPORT_AGE: TimeDelta = TimeDelta::minutes(5);
 /// The maximum number of signatures to try. There are several while the key is rotated.
-const MOST_SIGNATURES: usize = 8;
+const MAX_SIGNATURES: usize = 8;
 
 /// Decodes the part after `whsec_`.
-pub(super) fn key(text: &str) -> Result<Vec<u8>, &'static str> {
-    let text = text.trim_start_matches("whsec_");
-    let key = BASE64_STANDARD.decode(text).ok();
+pub(super) fn parse_key(text: &str) -> Result<Vec<u8>, &'static str> {
+    let key = BASE64_STANDARD.decode(text.trim_start_matches("whsec_")).ok();
     key.filter(|key| !key.is_empty()).ok_or("is not a signing secret: whsec_ and Base64")
 }
 
 /// Verifies and reads a report, which Svix posts: HMAC-SHA256 over id, timestamp and body.
 ///
 /// Svix signs each attempt anew. All attempts have the same id, which identifies repeated reports.
-pub(super) fn read(posted: &Posted<'_>) -> Result<VerifiedReports, HookRejection> {
-    let id = posted.needs("svix-id")?;
-    let timestamp = posted.needs("svix-timestamp")?;
-    let signatures = posted.needs("svix-signature")?;
+pub(super) fn read_reports(posted: &Posted<'_>) -> Result<VerifiedReports, HookRejection> {
+    let id = posted.required_header("svix-id")?;
+    let timestamp = posted.required_header("svix-timestamp")?;
+    let signatures = posted.required_header("svix-signature")?;
     let key = hmac::Key::new(hmac::HMAC_SHA256, posted.key);
-    let signed = [format!("{id}.{timestamp}.").as_bytes(), posted.body].concat();
-    let signatures = signatures.split_ascii_whitespace().take(MOST_SIGNATURES);
-    let ours = signatures
+    let signed_text = [format!("{id}.{timestamp}.").as_bytes(), posted.body].concat();
+    let is_valid = signatures
+        .split_ascii_whitespace()
+        .take(MAX_SIGNATURES)
         .filter_map(|signature| BASE64_STANDARD.decode(signature.strip_prefix("v1,")?).ok())
-        .any(|signature| hmac::verify(&key, &signed, &signature).is_ok());
-    if !ours {
+        .any(|signature| hmac::verify(&key, &signed_text, &signature).is_ok());
+    if !is_valid {
         return Err(wrong_signature());
     }
-    posted.fresh(timestamp, OLDEST)?;
+    posted.parse_signed_time(timestamp, MAX_REPORT_AGE)?;
 
-    let report = report(id, &parse(posted.body)?, posted.now)?;
-    Ok(VerifiedReports::of(report))
+    Ok(VerifiedReports::from_report(report(id, &parse(posted.body)?, posted.now)?))
 }
 
 fn report(
@@ -226,18 +224,19 @@ fn report(
     let event_type = event["type"].as_str().ok_or_else(HookRejection::incomplete)?;
     let data = &event["data"];
     let bounce = &data["bounce"];
-    let (kind, sub_kind) = (bounce["type"].as_str(), bounce["subType"].as_str());
+    let (bounce_type, subtype) = (bounce["type"].as_str(), bounce["subType"].as_str());
     // The replies of the recipients' servers, or a single one.
-    let replies = &bounce["diagnosticCode"];
-    let replies = replies.as_array().map_or(std::slice::from_ref(replies), Vec::as_slice);
-    let replies: Vec<&str> = replies.iter().filter_map(Value::as_str).collect();
+    let diagnostic = &bounce["diagnosticCode"];
+    let diagnostics = diagnostic.as_array().map_or(std::slice::from_ref(diagnostic), Vec::as_slice);
+    let replies: Vec<&str> = diagnostics.iter().filter_map(Value::as_str).collect();
     let status = replies.first().copied().and_then(status_in);
-    let news = match event_type {
+    let kind = match event_type {
         "email.delivered" => ReportKind::Delivered,
         "email.delivery_delayed" => ReportKind::Delayed,
-        "email.bounced" => {
-            failed(replies.into_iter().map(Some), by_type(kind.or(Some("Permanent")), sub_kind))
-        }
+        "email.bounced" => classify_failure(
+            replies.into_iter().map(Some),
+            kind_of_bounce(bounce_type.or(Some("Permanent")), subtype),
+        ),
         // Resend did not try, because the address is on its suppression list.
         "email.suppressed" if data["suppressed"]["reason"] == "previous_complaint" => {
             ReportKind::Complained
@@ -250,18 +249,15 @@ fn report(
     };
     let tags = &data["tags"];
     let tag = match tags.as_array() {
-        Some(list) => {
-            let ours = list.iter().find(|tag| tag["name"] == "delivery");
-            ours.and_then(|tag| tag["value"].as_str())
-        }
-        None => tags["delivery"].as_str(),
+        Some(list) => list.iter().find(|tag| tag["name"] == "delivery").map(|tag| &tag["value"]),
+        None => Some(&tags["delivery"]),
     };
     let (recipient, at) = (only_text(&data["to"])?, time_in(&event["created_at"])?);
-    let known_as = data["email_id"].as_str();
+    let email_id = data["email_id"].as_str();
     Ok(Some(EmailReport {
-        provider_ids: Vec::from_iter(known_as.map(str::to_owned)),
-        detail: detail([kind, sub_kind, status.as_deref()]),
-        ..EmailReport::of(id, news, tag, recipient, at, now)
+        provider_ids: Vec::from_iter(email_id.map(str::to_owned)),
+        detail: join_details([bounce_type, subtype, status.as_deref()]),
+        ..EmailReport::new(id, kind, tag.and_then(Value::as_str), recipient, at, now)
     }))
 }
 

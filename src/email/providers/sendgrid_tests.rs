@@ -37,9 +37,9 @@ fn an_email_without_links_or_text_omits_both() {
     let body = sendgrid.body("ref-1", &prepare(&emails).0);
 
     assert_eq!(body["content"], json!([{ "type": "text/html", "value": "<p>x" }]));
-    let person = &body["personalizations"][0];
-    assert_eq!(person["to"], json!([{ "email": "ada@example.org" }]));
-    assert!(person.get("substitutions").is_none());
+    let personalization = &body["personalizations"][0];
+    assert_eq!(personalization["to"], json!([{ "email": "ada@example.org" }]));
+    assert!(personalization.get("substitutions").is_none());
 }
 
 #[test]
@@ -101,5 +101,5 @@ fn an_invalid_key_sender_or_region_stops_the_sender() {
 
 #[test]
 fn names_omit_characters_that_sendgrid_rejects() {
-    assert_eq!(plain("Lovelace, Ada; Countess\r\n"), "Lovelace Ada Countess");
+    assert_eq!(plain_name("Lovelace, Ada; Countess\r\n"), "Lovelace Ada Countess");
 }

@@ -11,10 +11,10 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use crate::domain::Address;
-use crate::email::api_calls::{Aws, Letter, post, set_text};
+use crate::email::api_calls::{AwsSigner, PreparedEmail, post, set_text};
 use crate::email::http::{
-    Account, ApiClient, Body, NoAnswer, ProviderResponse, accepted, all, invalid, key_rejected,
-    status_and_body, usual,
+    Account, ApiClient, NoAnswer, ProviderResponse, RequestBody, accepted_outcome,
+    failed_key_check, outcome_of_status, rejected_key_check, repeat_outcome, status_and_body,
 };
 use crate::email::mime::mailbox_in_ascii;
 use crate::email::placeholders::in_text;
@@ -23,22 +23,22 @@ use crate::email::{Checked, Mailer, Message, Outcome, Permit};
 /// The option that names the access key whose secret is `mail.key`.
 pub(super) const KEY_ID: &str = "mail.access_key_id";
 /// The option that names the configuration set of all emails.
-pub(super) const SET: &str = "mail.configuration_set";
+pub(super) const CONFIGURATION_SET: &str = "mail.configuration_set";
 
 /// The wait after a used-up quota, which SES counts over the last 24 hours.
-const QUOTA: Duration = Duration::from_secs(60 * 60);
+const QUOTA_WAIT: Duration = Duration::from_secs(60 * 60);
 
 /// The maximum number of identities to query: domain, parent domains and address.
-const MOST_IDENTITIES: usize = 6;
+const MAX_IDENTITIES: usize = 6;
 /// The exception for a key that may only send, which is sufficient.
-const DENIED: &str = "AccessDeniedException";
+const ACCESS_DENIED: &str = "AccessDeniedException";
 
 /// The remedy for a rejected key.
-const REMEDY: &str = "set mail.access_key_id and mail.key to an access key that may ses:SendEmail, \
+const KEY_REMEDY: &str = "set mail.access_key_id and mail.key to an access key that may ses:SendEmail, \
                       and see that mail.region and this machine's clock are right";
 
 /// Exceptions after which no email is accepted until an operator acts.
-const STOPPING: [&str; 14] = [
+const STOPPING_EXCEPTIONS: [&str; 14] = [
     "AccountSuspendedException",
     "SendingPausedException",
     "MailFromDomainNotVerifiedException",
@@ -60,57 +60,57 @@ pub(super) struct Ses {
     api: ApiClient,
     from: String,
     reply_to: Vec<String>,
-    set: String,
+    configuration_set: String,
 }
 
 impl Ses {
     /// Creates a mailer. Fails if the sender's address is invalid, or this machine has no root
     /// certificates.
     pub(super) fn new(account: Account) -> Result<Self, String> {
-        let signer = Aws {
+        let signer = AwsSigner {
             id: account.option(KEY_ID),
             secret: account.key.clone(),
             region: account.option("mail.region"),
             service: "ses",
         };
         let sender = &account.sender;
-        let reply_to = sender.reply_to.iter();
         Ok(Self {
             from: mailbox_in_ascii(&sender.from, Some(&in_text(&sender.from_name)))?,
-            reply_to: reply_to
+            reply_to: sender
+                .reply_to
+                .iter()
                 .map(|address| mailbox_in_ascii(address, None))
                 .collect::<Result<_, _>>()?,
-            set: account.option(SET),
+            configuration_set: account.option(CONFIGURATION_SET),
             api: ApiClient::new(account, signer)?,
         })
     }
 
     /// Returns the recipient in ASCII, or the reason why SES does not accept the message.
-    fn to(message: &Message) -> Result<String, String> {
+    fn recipient(message: &Message) -> Result<String, String> {
         let name = message.to_name.as_deref().map(in_text);
         mailbox_in_ascii(&message.to, name.as_deref())
     }
 
-    fn body(&self, letter: &Letter<'_>, to: &str) -> Value {
+    fn body(&self, email: &PreparedEmail<'_>, to: &str) -> Value {
         let part = |text: &str| json!({ "Data": text, "Charset": "UTF-8" });
-        let content = letter.message.filled();
-        let headers = letter.headers.iter();
-        let headers = headers.map(|(name, value)| json!({ "Name": name, "Value": value }));
-        let mut says = json!({});
-        for (name, said) in [("Html", content.html), ("Text", content.text)] {
-            if !said.is_empty() {
-                says[name] = part(&said);
+        let content = email.message.filled();
+        let to_header = |(name, value): &(String, String)| json!({ "Name": name, "Value": value });
+        let mut parts = json!({});
+        for (name, text) in [("Html", content.html), ("Text", content.text)] {
+            if !text.is_empty() {
+                parts[name] = part(&text);
             }
         }
         let mut body = json!({
             "FromEmailAddress": self.from,
             "Destination": { "ToAddresses": [to] },
             "Content": { "Simple": {
-                "Subject": part(&letter.subject),
-                "Body": says,
-                "Headers": headers.collect::<Value>(),
+                "Subject": part(&email.subject),
+                "Body": parts,
+                "Headers": email.headers.iter().map(to_header).collect::<Value>(),
             }},
-            "EmailTags": [{ "Name": "delivery", "Value": letter.tag }],
+            "EmailTags": [{ "Name": "delivery", "Value": email.tag }],
             "ConfigurationOverrides": { "Tracking": {
                 "OpenTrackingEnabled": "DISABLED",
                 "ClickTrackingEnabled": "DISABLED",
@@ -119,19 +119,20 @@ impl Ses {
         if !self.reply_to.is_empty() {
             body["ReplyToAddresses"] = self.reply_to.clone().into();
         }
-        set_text(&mut body, "ConfigurationSetName", &self.set);
+        set_text(&mut body, "ConfigurationSetName", &self.configuration_set);
         body
     }
 
-    async fn one(&self, message: &Message, permit: &Permit) -> Vec<Outcome> {
-        let to = match Self::to(message) {
+    /// Sends one email, and returns the outcome as a list.
+    async fn send_one(&self, message: &Message, permit: &Permit) -> Vec<Outcome> {
+        let to = match Self::recipient(message) {
             Ok(to) => to,
             Err(reason) => return vec![Outcome::Unsendable(reason)],
         };
         let api = (&self.api, "/v2/email/outbound-emails");
-        let body = |ready: &[Letter<'_>]| Body::json(&self.body(&ready[0], &to));
-        let judge = |answer: &ProviderResponse, emails: usize| {
-            all(judge(answer, &self.api.account.sender.from), emails)
+        let body = |emails: &[PreparedEmail<'_>]| RequestBody::json(&self.body(&emails[0], &to));
+        let judge = |answer: &ProviderResponse, email_count: usize| {
+            repeat_outcome(judge(answer, &self.api.account.sender.from), email_count)
         };
         post(std::slice::from_ref(message), permit, api, body, judge).await
     }
@@ -155,9 +156,9 @@ impl Ses {
                 "ask for production access in the console of SES",
             );
         }
-        let rate = state["SendQuota"]["MaxSendRate"].as_f64();
-        let rate =
-            rate.map_or(String::new(), |rate| format!("; it accepts {rate} emails a second"));
+        let max_rate = state["SendQuota"]["MaxSendRate"].as_f64();
+        let rate_note =
+            max_rate.map_or(String::new(), |rate| format!("; it accepts {rate} emails a second"));
         let from = &self.api.account.sender.from;
         let domain = from.domain_in_ascii();
         let address = format!("{}@{domain}", from.local());
@@ -165,7 +166,7 @@ impl Ses {
             let path = format!("/v2/email/identities/{}", identity.replace('@', "%40"));
             let answer = self.api.get(&path).await;
             if !answer.as_ref().is_ok_and(|answer| answer.status == 404) {
-                return check_identity(&identity, answer, &rate);
+                return check_identity(&identity, answer, &rate_note);
             }
         }
         Checked::wrong(
@@ -178,38 +179,54 @@ impl Ses {
 fn check_identity(
     identity: &str,
     answer: Result<ProviderResponse, NoAnswer>,
-    rate: &str,
+    rate_note: &str,
 ) -> Checked {
     // The identity may be an address, which is not displayed.
-    let shown = identity.rsplit('@').next().unwrap_or(identity);
-    let (status, found) = status_and_body(&answer);
-    match &answer {
-        _ if found["VerifiedForSendingStatus"] == true => {
-            let dkim = &found["DkimAttributes"];
-            let tokens = dkim["Tokens"].as_array().into_iter().flatten();
-            let tokens = tokens.filter(|_| dkim["SigningEnabled"] == true);
-            let tokens = tokens.filter_map(Value::as_str);
-            Checked::Ready(
-                format!("Amazon SES knows the key, and {shown} is verified{rate}"),
-                tokens.map(|token| format!("{token}._domainkey.{shown}")).collect(),
-            )
-        }
-        _ if status == 200 && found.is_object() => Checked::wrong(
-            format!("Amazon SES knows the key, but {shown} is not verified"),
+    let domain = identity.rsplit('@').next().unwrap_or(identity);
+    let (status, state) = status_and_body(&answer);
+    if state["VerifiedForSendingStatus"] == true {
+        let dkim = &state["DkimAttributes"];
+        let is_signing = dkim["SigningEnabled"] == true;
+        let tokens = dkim["Tokens"].as_array().filter(|_| is_signing).into_iter().flatten();
+        let to_name = |token: &str| format!("{token}._domainkey.{domain}");
+        return Checked::Ready(
+            format!("Amazon SES knows the key, and {domain} is verified{rate_note}"),
+            tokens.filter_map(Value::as_str).map(to_name).collect(),
+        );
+    }
+    if status == 200 && state.is_object() {
+        return Checked::wrong(
+            format!("Amazon SES knows the key, but {domain} is not verified"),
             "finish its DNS records in the console of SES",
-        ),
-        Ok(answer) if fault(answer).0 == DENIED => Checked::ready(format!(
-            "Amazon SES knows the key, which may not ask about {shown} (ses:GetEmailIdentity){rate}"
-        )),
-        _ => failed_check(answer),
+        );
+    }
+    let finding = format!(
+        "Amazon SES knows the key, which may not ask about {domain} (ses:GetEmailIdentity){rate_note}"
+    );
+    unless_denied(answer, finding)
+}
+
+/// Returns the result of a check whose answer shows no state. AWS authenticates the key before it
+/// denies access. So a denial means that the key is valid: `finding`.
+fn unless_denied(
+    answer: Result<ProviderResponse, NoAnswer>,
+    finding: impl Into<String>,
+) -> Checked {
+    match answer {
+        Ok(answer) if exception(&answer).0 == ACCESS_DENIED => Checked::ready(finding),
+        // SES also rejects a key with status 400.
+        Ok(answer) if answer.status == 400 => {
+            rejected_key_check("Amazon SES", &describe(&answer), KEY_REMEDY)
+        }
+        answer => failed_key_check("Amazon SES", answer, describe, KEY_REMEDY),
     }
 }
 
 /// Returns the identities that may be verified for a sender: domain, parent domains, address.
 fn identities(domain: &str, address: &str) -> Vec<String> {
     let labels: Vec<&str> = domain.split('.').collect();
-    let domains = (0..labels.len().saturating_sub(1)).map(|from| labels[from..].join("."));
-    let mut identities: Vec<String> = domains.take(MOST_IDENTITIES - 1).collect();
+    let domains = (0..labels.len().saturating_sub(1)).map(|start| labels[start..].join("."));
+    let mut identities: Vec<String> = domains.take(MAX_IDENTITIES - 1).collect();
     identities.push(address.to_owned());
     identities
 }
@@ -219,7 +236,7 @@ impl Mailer for Ses {
     async fn send(&self, _reference: &str, messages: &[Message], permit: &Permit) -> Vec<Outcome> {
         let mut outcomes = Vec::with_capacity(messages.len());
         for message in messages {
-            outcomes.extend(self.one(message, permit).await);
+            outcomes.extend(self.send_one(message, permit).await);
         }
         outcomes
     }
@@ -230,13 +247,8 @@ impl Mailer for Ses {
         if status == 200 && state.is_object() {
             return self.check_state(&state).await;
         }
-        match &answer {
-            // AWS authenticates the key before it denies access, so the key is valid.
-            Ok(answer) if fault(answer).0 == DENIED => Checked::ready(
-                "Amazon SES knows the key, which may not ask for more (ses:GetAccount)",
-            ),
-            _ => failed_check(answer),
-        }
+        let finding = "Amazon SES knows the key, which may not ask for more (ses:GetAccount)";
+        unless_denied(answer, finding)
     }
 
     fn name(&self) -> &str {
@@ -249,54 +261,46 @@ impl Mailer for Ses {
 }
 
 /// Returns an exception's name and message. Both may be empty.
-fn fault(answer: &ProviderResponse) -> (String, String) {
-    let value = answer.value();
-    let text = |name: &str| value[name].as_str();
+fn exception(answer: &ProviderResponse) -> (String, String) {
+    let body = answer.json();
+    let text = |name: &str| body[name].as_str();
     let message = text("message").or(text("Message")).unwrap_or_default();
     // A URL may follow the name in the header. A namespace may precede it in the body.
-    let named = answer.header("x-amzn-errortype").or(text("__type"));
-    let named = named.and_then(|named| named.split(':').next()?.rsplit('#').next());
-    (named.unwrap_or_default().to_owned(), message.to_owned())
-}
-
-/// Returns the result of a failed check. SES also rejects a key with status 400.
-fn failed_check(answer: Result<ProviderResponse, NoAnswer>) -> Checked {
-    match answer {
-        Ok(answer) if answer.status == 400 => key_rejected("Amazon SES", &said(&answer), REMEDY),
-        answer => invalid("Amazon SES", answer, said, REMEDY),
-    }
+    let qualified = answer.header("x-amzn-errortype").or(text("__type")).unwrap_or_default();
+    let name = qualified.split(':').next().and_then(|name| name.rsplit('#').next());
+    (name.unwrap_or_default().to_owned(), message.to_owned())
 }
 
 /// Returns a text for the ledger with the status and the exception's name and message.
-fn said(answer: &ProviderResponse) -> String {
-    let (name, message) = fault(answer);
-    let is_named = !(name.is_empty() && message.is_empty());
-    answer.said(is_named.then(|| format!("{name}: {message}")))
+fn describe(answer: &ProviderResponse) -> String {
+    let (name, message) = exception(answer);
+    let is_known = !(name.is_empty() && message.is_empty());
+    answer.describe(is_known.then(|| format!("{name}: {message}")))
 }
 
 /// Returns the outcome that an answer means for the email of its call.
 fn judge(answer: &ProviderResponse, from: &Address) -> Outcome {
     if answer.is_success() {
-        return accepted("Amazon SES", answer, answer.value()["MessageId"].as_str());
+        return accepted_outcome("Amazon SES", answer, answer.json()["MessageId"].as_str());
     }
-    let (name, message) = fault(answer);
-    let reason = format!("Amazon SES: {}", said(answer));
+    let (name, message) = exception(answer);
+    let reason = format!("Amazon SES: {}", describe(answer));
     let later =
-        |least: Option<Duration>| Outcome::TryLater(reason.clone(), answer.wait().max(least));
-    let quota = message.to_lowercase().contains("quota").then_some(QUOTA);
+        |min_wait: Option<Duration>| Outcome::TryLater(reason.clone(), answer.wait().max(min_wait));
+    let quota_wait = message.to_lowercase().contains("quota").then_some(QUOTA_WAIT);
     match (answer.status, name.as_str()) {
         (429, _) | (_, "TooManyRequestsException" | "ThrottlingException" | "Throttling") => {
-            later(quota)
+            later(quota_wait)
         }
-        (_, "LimitExceededException") => later(Some(QUOTA)),
+        (_, "LimitExceededException") => later(Some(QUOTA_WAIT)),
         // The request was aborted, so its effect is unknown.
         (408, _) | (_, "RequestAbortedException" | "RequestTimeoutException") => {
             Outcome::Unknown(reason)
         }
-        (500.., _) => usual(answer, reason),
-        (_, name) if STOPPING.contains(&name) => Outcome::Stop(reason),
+        (500.., _) => outcome_of_status(answer, reason),
+        (_, name) if STOPPING_EXCEPTIONS.contains(&name) => Outcome::Stop(reason),
         (_, "MessageRejected") if is_ours_unverified(&message, from) => Outcome::Stop(reason),
-        _ => usual(answer, reason),
+        _ => outcome_of_status(answer, reason),
     }
 }
 
@@ -311,35 +315,29 @@ fn is_ours_unverified(message: &str, from: &Address) -> bool {
     // SES repeats the address as in the call, in Punycode, or as it was registered.
     let spellings = from.spellings();
     let is_ours = |identity: &str| {
-        let names = |from: &Address| identity.contains(from.reveal()) || identity == from.domain();
-        spellings.iter().any(names)
+        spellings.iter().any(|from| identity.contains(from.reveal()) || identity == from.domain())
     };
     message.contains("not verified") && identities.split(',').map(str::trim).any(is_ours)
 }
 
 /// Returns the domain of AWS in this region, if the name has the form of one: `eu-west-1`,
 /// `us-gov-east-1`.
-pub(super) fn domain_in(region: &str) -> Option<&'static str> {
+pub(super) fn aws_domain(region: &str) -> Option<&'static str> {
     let parts: Vec<&str> = region.split('-').collect();
-    let letters = |part: &&str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_lowercase());
-    let fits = match parts.split_last() {
-        Some((number, names)) if (2..=4).contains(&names.len()) && region.len() <= 32 => {
-            names.iter().all(letters)
-                && !number.is_empty()
-                && number.bytes().all(|b| b.is_ascii_digit())
-        }
-        _ => false,
-    };
-    let domain = match region.starts_with("cn-") {
-        true => "amazonaws.com.cn",
-        false => "amazonaws.com",
-    };
-    fits.then_some(domain)
+    let (number, names) = parts.split_last()?;
+    let is_word = |part: &&str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_lowercase());
+    let is_valid = (2..=4).contains(&names.len())
+        && region.len() <= 32
+        && names.iter().all(is_word)
+        && !number.is_empty()
+        && number.bytes().all(|b| b.is_ascii_digit());
+    let is_chinese = region.starts_with("cn-");
+    is_valid.then_some(if is_chinese { "amazonaws.com.cn" } else { "amazonaws.com" })
 }
 
 /// Returns the base URL in this region.
-pub(super) fn url(region: &str) -> Option<String> {
-    domain_in(region).map(|domain| format!("https://email.{region}.{domain}"))
+pub(super) fn base_url(region: &str) -> Option<String> {
+    aws_domain(region).map(|domain| format!("https://email.{region}.{domain}"))
 }
 
 #[cfg(test)]

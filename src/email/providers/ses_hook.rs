@@ -5,8 +5,6 @@
 //! subscription, follow from its region. A URL in a body is compared with them, never followed
 //! elsewhere. SNS signs once and retries for up to an hour.
 
-use std::fmt::Write as _;
-
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use chrono::{DateTime, TimeDelta, Utc};
 use ring::signature::{
@@ -17,24 +15,24 @@ use serde::Deserialize;
 use serde_json::Value;
 use x509_parser::pem::parse_x509_pem;
 
-use super::ses::domain_in;
+use super::ses::aws_domain;
 use crate::domain::ReportKind;
 use crate::email::hooks::{
-    EmailReport, HookRejection, PinnedUrl, Posted, VerifiedReports, detail, failed, only_text,
-    time_in, wrong_signature,
+    EmailReport, HookRejection, PinnedUrl, Posted, VerifiedReports, classify_failure, join_details,
+    only_text, time_in, wrong_signature,
 };
 
 /// SNS retries for an hour. The rest is a margin.
-const OLDEST: TimeDelta = TimeDelta::hours(2);
+const MAX_REPORT_AGE: TimeDelta = TimeDelta::hours(2);
 /// Start and end of a certificate's path, with hexadecimal digits between.
-const CERTIFICATE: (&str, &str) = ("/SimpleNotificationService-", ".pem");
+const CERTIFICATE_PATH: (&str, &str) = ("/SimpleNotificationService-", ".pem");
 
 /// A request from SNS.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Envelope {
     #[serde(rename = "Type")]
-    kind: String,
+    message_type: String,
     message_id: String,
     topic_arn: String,
     subject: Option<String>,
@@ -46,16 +44,16 @@ struct Envelope {
     certificate: String,
     token: Option<String>,
     #[serde(rename = "SubscribeURL")]
-    subscribe: Option<String>,
+    subscribe_url: Option<String>,
 }
 
 /// Returns the name of a topic, `arn:aws:sns:REGION:ACCOUNT:NAME`, if it is valid.
-pub(super) fn topic(text: &str) -> Result<Vec<u8>, &'static str> {
+pub(super) fn parse_topic(text: &str) -> Result<Vec<u8>, &'static str> {
     let parts: Vec<&str> = text.split(':').collect();
-    let fits = match parts[..] {
+    let is_valid = match parts[..] {
         ["arn", partition, "sns", region, account, name] => {
             partition.starts_with("aws")
-                && domain_in(region).is_some()
+                && aws_domain(region).is_some()
                 && account.len() == 12
                 && account.bytes().all(|b| b.is_ascii_digit())
                 && !name.is_empty()
@@ -63,28 +61,30 @@ pub(super) fn topic(text: &str) -> Result<Vec<u8>, &'static str> {
         }
         _ => false,
     };
-    fits.then(|| text.into()).ok_or("is not the name of a topic: arn:aws:sns:REGION:ACCOUNT:NAME")
+    let problem = "is not the name of a topic: arn:aws:sns:REGION:ACCOUNT:NAME";
+    is_valid.then(|| text.into()).ok_or(problem)
 }
 
 /// Returns the host of SNS in the topic's region.
-fn host(topic: &[u8]) -> Result<String, HookRejection> {
+fn sns_host(topic: &[u8]) -> Result<String, HookRejection> {
     let topic = std::str::from_utf8(topic).map_err(HookRejection::unreadable)?;
     let region = topic.split(':').nth(3).unwrap_or_default();
     let domain =
-        domain_in(region).ok_or_else(|| HookRejection::unverified("the topic has no region"))?;
+        aws_domain(region).ok_or_else(|| HookRejection::unverified("the topic has no region"))?;
     Ok(format!("sns.{region}.{domain}"))
 }
 
 /// Returns the URL of the certificate. The host always follows from our topic's region.
-pub(super) fn certificate(posted: &Posted<'_>) -> Result<PinnedUrl, HookRejection> {
-    let (envelope, host) = (Envelope::of(posted)?, host(posted.key)?);
-    let path = envelope.certificate.strip_prefix(&format!("https://{host}"));
-    let (start, end) = CERTIFICATE;
-    let digits = path.and_then(|path| path.strip_prefix(start)?.strip_suffix(end));
-    let is_theirs = digits.is_some_and(|digits| {
-        (1..=64).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_hexdigit())
-    });
-    match path.filter(|_| is_theirs) {
+pub(super) fn certificate_url(posted: &Posted<'_>) -> Result<PinnedUrl, HookRejection> {
+    let (envelope, host) = (Envelope::from_request(posted)?, sns_host(posted.key)?);
+    let (start, end) = CERTIFICATE_PATH;
+    let is_valid = |path: &&str| {
+        let digits = path.strip_prefix(start).and_then(|rest| rest.strip_suffix(end));
+        digits.is_some_and(|digits| {
+            (1..=64).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_hexdigit())
+        })
+    };
+    match envelope.certificate.strip_prefix(&format!("https://{host}")).filter(is_valid) {
         Some(path) => Ok(PinnedUrl { path: path.to_owned(), host }),
         None => Err(HookRejection::unverified(
             "the certificate is not where SNS keeps those of the topic's region",
@@ -92,58 +92,55 @@ pub(super) fn certificate(posted: &Posted<'_>) -> Result<PinnedUrl, HookRejectio
     }
 }
 
-pub(super) fn read(posted: &Posted<'_>) -> Result<VerifiedReports, HookRejection> {
-    let envelope = Envelope::of(posted)?;
-    let certificate = posted.certificate.as_deref();
-    let certificate = certificate.ok_or_else(|| HookRejection::unverified("no certificate"))?;
+pub(super) fn read_reports(posted: &Posted<'_>) -> Result<VerifiedReports, HookRejection> {
+    let envelope = Envelope::from_request(posted)?;
+    let certificate =
+        posted.certificate.as_deref().ok_or_else(|| HookRejection::unverified("no certificate"))?;
     envelope.verify(certificate, posted.now)?;
-    match envelope.kind.as_str() {
-        "Notification" => Ok(VerifiedReports::of(envelope.report(posted.now)?)),
+    match envelope.message_type.as_str() {
+        "Notification" => Ok(VerifiedReports::from_report(envelope.report(posted.now)?)),
         "SubscriptionConfirmation" => Ok(VerifiedReports {
             confirm: Some(envelope.confirmation(posted.key)?),
-            ..VerifiedReports::of(None)
+            ..VerifiedReports::from_report(None)
         }),
-        _ => Ok(VerifiedReports::of(None)),
+        _ => Ok(VerifiedReports::from_report(None)),
     }
 }
 
 impl Envelope {
     /// Parses a request. Fails if it names another topic or is too old, before any signature is
     /// verified.
-    fn of(posted: &Posted<'_>) -> Result<Self, HookRejection> {
+    fn from_request(posted: &Posted<'_>) -> Result<Self, HookRejection> {
         let envelope: Self = serde_json::from_slice(posted.body).map_err(|error| {
             HookRejection::unverified(format!("this is not a message of SNS: {error}"))
         })?;
         if envelope.topic_arn.as_bytes() != posted.key {
             return Err(HookRejection::unverified("it is of another topic than hooks.ses_topic"));
         }
-        let signed = DateTime::parse_from_rfc3339(&envelope.timestamp);
-        let signed = signed.map_err(|_| HookRejection::unverified("the timestamp is no time"))?;
-        posted.check_age(signed.to_utc(), OLDEST)?;
+        let signed_at = DateTime::parse_from_rfc3339(&envelope.timestamp)
+            .map_err(|_| HookRejection::unverified("the timestamp is no time"))?;
+        posted.check_age(signed_at.to_utc(), MAX_REPORT_AGE)?;
         Ok(envelope)
     }
 
     /// Returns the text that SNS signs: a line with each name and one with its value, sorted by
     /// name.
-    fn signed(&self) -> String {
-        let is_news = self.kind == "Notification";
-        let parts = [
+    fn text_to_sign(&self) -> String {
+        let is_notification = self.message_type == "Notification";
+        let fields = [
             ("Message", Some(&self.message)),
             ("MessageId", Some(&self.message_id)),
-            ("Subject", self.subject.as_ref().filter(|_| is_news)),
-            ("SubscribeURL", self.subscribe.as_ref().filter(|_| !is_news)),
+            ("Subject", self.subject.as_ref().filter(|_| is_notification)),
+            ("SubscribeURL", self.subscribe_url.as_ref().filter(|_| !is_notification)),
             ("Timestamp", Some(&self.timestamp)),
-            ("Token", self.token.as_ref().filter(|_| !is_news)),
+            ("Token", self.token.as_ref().filter(|_| !is_notification)),
             ("TopicArn", Some(&self.topic_arn)),
-            ("Type", Some(&self.kind)),
+            ("Type", Some(&self.message_type)),
         ];
-        let mut signed = String::new();
-        for (name, value) in parts {
-            if let Some(value) = value {
-                let _ = writeln!(signed, "{name}\n{value}");
-            }
-        }
-        signed
+        let to_lines = |(name, value): (&str, Option<&String>)| {
+            value.map(|value| format!("{name}\n{value}\n"))
+        };
+        fields.into_iter().filter_map(to_lines).collect()
     }
 
     fn verify(&self, certificate: &[u8], now: DateTime<Utc>) -> Result<(), HookRejection> {
@@ -163,10 +160,9 @@ impl Envelope {
             _ => return Err(HookRejection::unverified("the signature has an unknown version")),
         };
         let key = &x509.public_key().subject_public_key.data;
-        let signature = BASE64_STANDARD.decode(&self.signature);
-        let signature = signature.map_err(|_| wrong_signature())?;
+        let signature = BASE64_STANDARD.decode(&self.signature).map_err(|_| wrong_signature())?;
         UnparsedPublicKey::new(hash, key)
-            .verify(self.signed().as_bytes(), &signature)
+            .verify(self.text_to_sign().as_bytes(), &signature)
             .map_err(|_| wrong_signature())
     }
 
@@ -178,7 +174,7 @@ impl Envelope {
         }
         let arn = self.topic_arn.replace(':', "%3A");
         Ok(PinnedUrl {
-            host: host(topic)?,
+            host: sns_host(topic)?,
             path: format!("/?Action=ConfirmSubscription&TopicArn={arn}&Token={token}"),
         })
     }
@@ -192,9 +188,10 @@ impl Envelope {
     }
 }
 
-/// Returns what a bounce type of SES means if no status is stated. Resend uses the same types.
-pub(super) fn by_type(kind: Option<&str>, sub_kind: Option<&str>) -> ReportKind {
-    match (kind, sub_kind) {
+/// Returns the kind of report that a bounce type means if no status is known. Resend uses the same
+/// types.
+pub(super) fn kind_of_bounce(bounce_type: Option<&str>, subtype: Option<&str>) -> ReportKind {
+    match (bounce_type, subtype) {
         (_, Some("MessageTooLarge" | "ContentRejected" | "AttachmentRejected")) => {
             ReportKind::Refused
         }
@@ -203,8 +200,8 @@ pub(super) fn by_type(kind: Option<&str>, sub_kind: Option<&str>) -> ReportKind 
     }
 }
 
-/// Returns this field of each recipient that has it, as stated by the recipient's server.
-fn stated<'a>(details: &'a Value, field: &'a str) -> impl Iterator<Item = &'a str> {
+/// Returns this field of each recipient that has it.
+fn recipient_fields<'a>(details: &'a Value, field: &'a str) -> impl Iterator<Item = &'a str> {
     let lists = ["bouncedRecipients", "delayedRecipients"].into_iter();
     let recipients = lists.filter_map(|list| details[list].as_array()).flatten();
     recipients.filter_map(move |recipient| recipient[field].as_str())
@@ -217,26 +214,28 @@ fn report(
     id: &str,
     now: DateTime<Utc>,
 ) -> Result<Option<EmailReport>, HookRejection> {
-    let event_type = event["eventType"].as_str();
-    let event_type = event_type.or(event["notificationType"].as_str());
-    let event_type = event_type.ok_or_else(HookRejection::incomplete)?;
+    let event_type = event["eventType"]
+        .as_str()
+        .or(event["notificationType"].as_str())
+        .ok_or_else(HookRejection::incomplete)?;
     let (bounce, complaint) = (&event["bounce"], &event["complaint"]);
-    let (news, details) = match event_type {
+    let (kind, details) = match event_type {
         "Delivery" => (ReportKind::Delivered, &event["delivery"]),
         "DeliveryDelay" => (ReportKind::Delayed, &event["deliveryDelay"]),
         "Bounce" => {
-            let sub_kind = bounce["bounceSubType"].as_str();
-            let news = match sub_kind {
+            let subtype = bounce["bounceSubType"].as_str();
+            let kind = match subtype {
                 Some("UnsubscribedRecipient") => ReportKind::Unsubscribed,
                 // SES did not try, because the address is on its suppression list.
                 Some("Suppressed" | "OnAccountSuppressionList") => ReportKind::Bounced,
                 _ => {
-                    let stated = stated(bounce, "status").chain(stated(bounce, "diagnosticCode"));
-                    let kind = bounce["bounceType"].as_str();
-                    failed(stated.map(Some), by_type(kind, sub_kind))
+                    let statuses = recipient_fields(bounce, "status");
+                    let replies = statuses.chain(recipient_fields(bounce, "diagnosticCode"));
+                    let bounce_type = bounce["bounceType"].as_str();
+                    classify_failure(replies.map(Some), kind_of_bounce(bounce_type, subtype))
                 }
             };
-            (news, bounce)
+            (kind, bounce)
         }
         // A recipient reported that the email was not spam.
         "Complaint" if complaint["complaintFeedbackType"] == "not-spam" => return Ok(None),
@@ -253,19 +252,19 @@ fn report(
         _ => return Ok(None),
     };
     let mail = &event["mail"];
-    // A list with a configuration set.
-    let tag = &mail["tags"]["delivery"];
-    let tag = tag.get(0).unwrap_or(tag).as_str();
+    // With a configuration set, the tag is a list.
+    let tags = &mail["tags"]["delivery"];
+    let tag = tags.get(0).unwrap_or(tags).as_str();
     let recipient = only_text(&mail["destination"])?;
     let at = time_in(&details["timestamp"])?;
     let first = |names: &[&str]| names.iter().find_map(|name| details[*name].as_str());
-    let kind = first(&["bounceType", "complaintFeedbackType", "delayType"]);
-    let sub_kind = first(&["bounceSubType", "complaintSubType"]);
-    let known_as = mail["messageId"].as_str();
+    let detail_type = first(&["bounceType", "complaintFeedbackType", "delayType"]);
+    let subtype = first(&["bounceSubType", "complaintSubType"]);
+    let message_id = mail["messageId"].as_str();
     Ok(Some(EmailReport {
-        provider_ids: Vec::from_iter(known_as.map(str::to_owned)),
-        detail: detail([kind, sub_kind, stated(details, "status").next()]),
-        ..EmailReport::of(id, news, tag, recipient, at, now)
+        provider_ids: Vec::from_iter(message_id.map(str::to_owned)),
+        detail: join_details([detail_type, subtype, recipient_fields(details, "status").next()]),
+        ..EmailReport::new(id, kind, tag, recipient, at, now)
     }))
 }
 

@@ -48,10 +48,10 @@ fn at(now: DateTime<Utc>, body: &Value) -> Result<VerifiedReports, HookRejection
         body: body.as_bytes(),
         certificate,
     };
-    let place = certificate(&posted(None))?;
-    assert_eq!(place.host, "sns.eu-west-1.amazonaws.com");
+    let url = certificate_url(&posted(None))?;
+    assert_eq!(url.host, "sns.eu-west-1.amazonaws.com");
     let pem: Arc<[u8]> = Arc::from(CERTIFICATE.as_bytes());
-    read(&posted(Some(pem)))
+    read_reports(&posted(Some(pem)))
 }
 
 /// Returns the reason why the body is rejected.
@@ -167,10 +167,10 @@ fn a_subscription_is_confirmed_at_the_topics_host_only() {
     let verified = at(noon(), &body).unwrap();
 
     assert_eq!((verified.reports.len(), verified.ignored), (0, 1));
-    let place = verified.confirm.unwrap();
-    assert_eq!(place.host, "sns.eu-west-1.amazonaws.com");
+    let url = verified.confirm.unwrap();
+    assert_eq!(url.host, "sns.eu-west-1.amazonaws.com");
     assert_eq!(
-        place.path,
+        url.path,
         "/?Action=ConfirmSubscription&TopicArn=arn%3Aaws%3Asns%3Aeu-west-1%3A123456789012%3Atidings&Token=2336412f37fb687f5d51e6e241d09c805a5a57b30d712f794cc5f6a988666d92"
     );
     body["Token"] = "0".into();
@@ -223,7 +223,7 @@ fn each_kind_of_event_maps_to_a_report() {
     assert_eq!(bounce("Transient", "MailboxFull"), Some(ReportKind::Delayed));
     assert_eq!(bounce("Undetermined", "Undetermined"), Some(ReportKind::Delayed));
     let kind = |event: Value| report_in(event).map(|(news, _)| news);
-    let complaint = |of: Value| kind(json!({"eventType": "Complaint", "complaint": of}));
+    let complaint = |details: Value| kind(json!({"eventType": "Complaint", "complaint": details}));
     assert_eq!(complaint(json!({"complaintFeedbackType": "abuse"})), Some(ReportKind::Complained));
     assert_eq!(complaint(json!({})), Some(ReportKind::Complained));
     assert_eq!(complaint(json!({"complaintFeedbackType": "not-spam"})), None);
@@ -249,8 +249,8 @@ fn each_kind_of_event_maps_to_a_report() {
 
 #[test]
 fn a_topic_is_a_full_arn() {
-    assert_eq!(topic(TOPIC).unwrap(), TOPIC.as_bytes());
-    assert!(topic("arn:aws-cn:sns:cn-north-1:123456789012:a_b-1").is_ok());
+    assert_eq!(parse_topic(TOPIC).unwrap(), TOPIC.as_bytes());
+    assert!(parse_topic("arn:aws-cn:sns:cn-north-1:123456789012:a_b-1").is_ok());
     for odd in [
         "",
         "tidings",
@@ -260,6 +260,6 @@ fn a_topic_is_a_full_arn() {
         "arn:aws:sns:eu-west-1:123456789012:",
         "arn:aws:sns:eu-west-1:123456789012:tidings:0f",
     ] {
-        assert!(topic(odd).is_err(), "{odd}");
+        assert!(parse_topic(odd).is_err(), "{odd}");
     }
 }

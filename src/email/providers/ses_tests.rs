@@ -11,7 +11,7 @@ fn ses() -> Ses {
     Ses::new(Account {
         options: BTreeMap::from([
             (KEY_ID, "AKIAIOSFODNN7EXAMPLE".into()),
-            (SET, "digests".into()),
+            (CONFIGURATION_SET, "digests".into()),
             ("mail.region", "eu-west-1".into()),
         ]),
         ..account()
@@ -20,9 +20,9 @@ fn ses() -> Ses {
 }
 
 fn body(message: &Message) -> Value {
-    let to = Ses::to(message).unwrap();
-    let (letters, _) = prepare(std::slice::from_ref(message));
-    ses().body(&letters[0], &to)
+    let to = Ses::recipient(message).unwrap();
+    let (emails, _) = prepare(std::slice::from_ref(message));
+    ses().body(&emails[0], &to)
 }
 
 fn judged(status: u16, headers: &[(&'static str, &str)], body: &str) -> String {
@@ -37,8 +37,8 @@ fn fault(status: u16, name: &str, message: &str) -> String {
 
 #[test]
 fn an_email_is_complete_with_its_tag_and_unsubscribe_link() {
-    let body = body(&email("ada", "Vierzehn Werke für dich"));
-    let body = serde_json::to_string_pretty(&body).unwrap();
+    let email = email("ada", "Vierzehn Werke für dich");
+    let body = serde_json::to_string_pretty(&body(&email)).unwrap();
     insta::assert_snapshot!(body);
 }
 
@@ -51,13 +51,13 @@ fn the_body_does_not_depend_on_the_time_of_sending() {
 
 #[test]
 fn names_and_domains_are_written_in_ascii() {
-    let to = |person: &str, name: &str| {
+    let to = |address: &str, name: &str| {
         let message = Message {
-            to: Address::new(person).unwrap(),
+            to: Address::new(address).unwrap(),
             to_name: Some(name.into()),
             ..email("ada", "Fourteen works")
         };
-        Ses::to(&message)
+        Ses::recipient(&message)
     };
 
     assert_eq!(to("a@b.org", "Ada").unwrap(), "Ada <a@b.org>");
@@ -111,7 +111,7 @@ fn a_server_error_is_retried_and_a_gateway_error_is_unknown() {
 
 #[test]
 fn errors_that_need_an_operator_stop_the_sender() {
-    for name in STOPPING {
+    for name in STOPPING_EXCEPTIONS {
         assert_eq!(fault(400, name, "m"), "stop", "{name}");
     }
     for status in [301, 307, 401, 403, 404, 405] {
@@ -158,12 +158,12 @@ fn reasons_contain_no_address() {
 
 #[test]
 fn a_region_has_a_url_if_its_name_is_well_formed() {
-    assert_eq!(url("eu-west-1").unwrap(), "https://email.eu-west-1.amazonaws.com");
-    assert_eq!(url("us-gov-east-1").unwrap(), "https://email.us-gov-east-1.amazonaws.com");
-    assert_eq!(url("cn-north-1").unwrap(), "https://email.cn-north-1.amazonaws.com.cn");
+    assert_eq!(base_url("eu-west-1").unwrap(), "https://email.eu-west-1.amazonaws.com");
+    assert_eq!(base_url("us-gov-east-1").unwrap(), "https://email.us-gov-east-1.amazonaws.com");
+    assert_eq!(base_url("cn-north-1").unwrap(), "https://email.cn-north-1.amazonaws.com.cn");
     for odd in ["", "us", "eu", "eu-west", "1-1-1", "eu-west-1.evil.example/", "eu--1", "EU-WEST-1"]
     {
-        assert_eq!(url(odd), None, "{odd}");
+        assert_eq!(base_url(odd), None, "{odd}");
     }
 }
 
@@ -177,7 +177,10 @@ fn access_key_ids_and_configuration_set_names_are_checked() {
     for odd in ["", "AKIA", "AKIA IOSFODNN7EXAMPLE", "AKIAIOSFODNN7EXAMPLE/x"] {
         assert!(parse(KEY_ID, odd).is_none(), "{odd}");
     }
-    assert!(parse(SET, "digests-2_a").is_some() && parse(SET, "a b").is_none());
+    assert!(
+        parse(CONFIGURATION_SET, "digests-2_a").is_some()
+            && parse(CONFIGURATION_SET, "a b").is_none()
+    );
 }
 
 #[test]

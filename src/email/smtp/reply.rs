@@ -1,7 +1,7 @@
 //! Interprets negative SMTP replies: do they concern the recipient, the session, or all emails?
 //!
-//! This reads the reply code and the enhanced status (RFC 3463) that directly follows it. The words
-//! count only where providers have no other way to name a used-up sending limit or an unknown
+//! The reply code decides, and the enhanced status (RFC 3463) that directly follows it. The text
+//! counts only where providers have no other way to name a used-up sending limit or an unknown
 //! recipient. `docs/decisions/0006-providers.md` cites the sources.
 
 use std::error::Error as _;
@@ -21,18 +21,18 @@ pub(super) struct Reply {
     text: String,
 }
 
-/// The wait after a used-up limit. Providers count by the hour or the day and do not name the end
-/// of a limit, so one email tries again after this time.
+/// The wait after a used-up limit. Providers count by the hour or the day and do not say when a
+/// limit ends, so one email tries again after this time.
 const LIMIT_WAIT: Duration = Duration::from_secs(5 * 60);
 
 /// The wait after a temporary reply that names the sending rate, which Amazon SES counts by the
 /// second.
 const RATE_WAIT: Duration = Duration::from_secs(10);
 
-/// Sending limits: of an account at Google, of accounts and tenants at Exchange Online.
-const LIMITS: [(u16, u16); 5] = [(4, 5), (1, 90), (7, 232), (7, 233), (7, 705)];
+/// Statuses of sending limits: of an account at Google, of accounts and tenants at Exchange Online.
+const LIMIT_STATUSES: [(u16, u16); 5] = [(4, 5), (1, 90), (7, 232), (7, 233), (7, 705)];
 /// Statuses of a sender that is invalid, blocked, or may not use this address (Exchange Online).
-const SENDER: [(u16, u16); 6] = [(1, 7), (1, 8), (7, 60), (7, 501), (7, 502), (7, 503)];
+const SENDER_STATUSES: [(u16, u16); 6] = [(1, 7), (1, 8), (7, 60), (7, 501), (7, 502), (7, 503)];
 /// Words that name a used-up sending limit.
 const LIMIT_WORDS: [&str; 15] = [
     "sending limit",
@@ -53,13 +53,13 @@ const LIMIT_WORDS: [&str; 15] = [
 ];
 
 /// Microsoft's words for an unknown recipient. They count only with a status that names no cause,
-/// as other servers also use the first ones for refusals by policy.
+/// as other servers also use the first phrase for refusals by policy.
 const UNKNOWN_RECIPIENT_WORDS: [&str; 2] =
     ["mailbox unavailable", "recipient address rejected: access denied"];
 
 impl Reply {
     /// Returns the reply in this error, if the server sent one.
-    pub(super) fn of(error: &SmtpError) -> Option<Self> {
+    pub(super) fn from_error(error: &SmtpError) -> Option<Self> {
         let code = u16::from(error.status()?);
         let text = error.source().map(ToString::to_string).unwrap_or_default();
         Some(Self::new(code, &text))
@@ -83,8 +83,7 @@ impl Reply {
 
     /// Returns whether the status has one of these subjects and details.
     fn has_status(&self, statuses: &[(u16, u16)]) -> bool {
-        let status = self.status;
-        status.is_some_and(|of| statuses.contains(&(of.subject, of.detail)))
+        self.status.is_some_and(|status| statuses.contains(&(status.subject, status.detail)))
     }
 
     /// Returns whether a sending limit of the account is used up. A mailbox's limits do not count.
@@ -96,17 +95,15 @@ impl Reply {
             return self.code == 454 && has_limit_word;
         }
         // Exchange Online: "5.2.0 STOREDRV.Submission.Exception:SubmissionQuotaExceeded…".
-        let is_policy =
+        let names_quota =
             subject == 7 && self.text.contains("quota") || self.text.contains("submissionquota");
-        self.has_status(&LIMITS) || is_policy || has_limit_word
+        self.has_status(&LIMIT_STATUSES) || names_quota || has_limit_word
     }
 
     /// Returns the wait after a used-up sending limit.
     pub(super) fn limit_wait(&self) -> Duration {
-        match self.is_temporary() && self.text.contains("sending rate") {
-            true => RATE_WAIT,
-            false => LIMIT_WAIT,
-        }
+        let is_rate = self.is_temporary() && self.text.contains("sending rate");
+        if is_rate { RATE_WAIT } else { LIMIT_WAIT }
     }
 
     fn has_limit_word(&self) -> bool {
@@ -127,7 +124,7 @@ impl Reply {
             530 | 535 | 538 => Outcome::Stop(reason),
             _ if self.names_sending_limit() => Outcome::TryLater(reason, Some(self.limit_wait())),
             _ if self.is_temporary() => Outcome::Deferred(reason),
-            _ if self.has_status(&SENDER) => Outcome::Stop(reason),
+            _ if self.has_status(&SENDER_STATUSES) => Outcome::Stop(reason),
             _ => match self.failure() {
                 Some(FailureKind::Soft) => Outcome::Deferred(reason),
                 Some(FailureKind::BadAddress) => Outcome::Undeliverable(reason),
@@ -141,9 +138,8 @@ impl Reply {
     fn failure(&self) -> Option<FailureKind> {
         let status = self.status?;
         status.judge(&self.text).or_else(|| {
-            let mut words = UNKNOWN_RECIPIENT_WORDS.iter();
-            let is_unknown =
-                self.has_status(&[(4, 4)]) || words.any(|word| self.text.contains(word));
+            let is_unknown = self.has_status(&[(4, 4)])
+                || UNKNOWN_RECIPIENT_WORDS.iter().any(|words| self.text.contains(words));
             is_unknown.then_some(FailureKind::BadAddress)
         })
     }
