@@ -265,10 +265,7 @@ impl Feeds {
         let mut catalog = Catalog::of_feeds(&self.context, &self.cache);
         let events = user_stacks.stacks.iter().flat_map(Stack::events);
         catalog.load(events.map(|(_, event)| event)).await?;
-        // Withdrawn objects stay: their items come back if they become notifiable again.
-        user_stacks.exclude(|_, event| {
-            catalog.is_retracted(event) || !self.context.policies.of(&event.t).feed
-        });
+        user_stacks.exclude(|_, event| !catalog.is_in_feed(event));
         let muted = eligibility::muted_positions(&user_stacks, &window.mutes, &mut catalog).await?;
         let inbox = window.inbox.clone();
         Ok((UserFeed { window, user_stacks, inbox, muted, as_of }, catalog))
