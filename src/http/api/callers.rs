@@ -47,7 +47,7 @@ impl Caller {
             return Ok(());
         };
         match cached_start(&*app.context.store, &app.feed_cache, &token.user).await? {
-            Some(start) if start.rejects(token.issued) => {
+            Some(start) if start.rejects(token.issued_at) => {
                 Err(unauthorized(TokenError::EarlierUser))
             }
             _ => Ok(()),
@@ -88,11 +88,11 @@ impl Authorizer {
         let given = bearer(req).ok_or_else(|| {
             unauthorized("the server key is missing; send it, or a user token, as \"Authorization: Bearer KEY\"")
         })?;
-        if let Some(entry) = self.ring.entry(given).await? {
-            return Ok(Caller::Key(entry));
+        if let Some(key) = self.ring.recognize(given).await? {
+            return Ok(Caller::Key(key));
         }
         match std::str::from_utf8(given) {
-            Ok(text) if UserTokens::is_like_one(text) => {
+            Ok(text) if UserTokens::is_token_like(text) => {
                 let opened = self.tokens.open(text, self.clock.now());
                 opened.map(Caller::User).map_err(unauthorized)
             }

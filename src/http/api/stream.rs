@@ -178,7 +178,7 @@ fn offset(user: &UserId) -> Duration {
 fn lifetime(call: &Call) -> Duration {
     match call.req.extensions().get() {
         Some(Caller::User(token)) => {
-            let left = token.until - call.app.context.clock.now();
+            let left = token.expires_at - call.app.context.clock.now();
             left.to_std().unwrap_or_default()
         }
         Some(Caller::Key(_)) | None => KEY_LIFETIME,

@@ -114,7 +114,7 @@ impl PageRequest {
         let link = links.open(token, now).await??;
         self.brand.clone_from(&link.brand);
         let user = self.app.people().get(&link.user).await?;
-        let is_theirs = |user: &User| user.start.is_none_or(|start| !start.rejects(link.issued));
+        let is_theirs = |user: &User| user.start.is_none_or(|start| !start.rejects(link.issued_at));
         let user = user.filter(is_theirs);
         let locale = user.as_ref().and_then(|user| user.locale.as_deref());
         let known = locale.filter(|own| self.pages().catalogs().nearest(own).is_some());

@@ -57,7 +57,7 @@ async fn unfollow_page(
     let link = Link {
         stop: Stop::Follow(key),
         address: None,
-        issued: app.context.clock.now(),
+        issued_at: app.context.clock.now(),
         ..link.clone()
     };
     let token = app.identities.default.links.seal(&link).await?;
