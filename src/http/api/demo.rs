@@ -16,7 +16,7 @@ use chrono::TimeDelta;
 use serde::Deserialize;
 
 use super::problem::{ApiResult, Code, Problem};
-use super::request::Call;
+use super::request::ApiRequest;
 use super::route::routes;
 use crate::demo::{self, Gallery, PEOPLE};
 use crate::domain::{ObjectId, Stop, UserId};
@@ -69,37 +69,37 @@ pub(super) fn local_answer(kind: &str, policy: &str, body: impl Into<String>) ->
 }
 
 /// `GET /demo`
-async fn page(_: Call, gallery: Data<Gallery>) -> HttpResponse {
+async fn page(_: ApiRequest, gallery: Data<Gallery>) -> HttpResponse {
     let policy = page_policy(&gallery.url);
     local_answer("text/html; charset=utf-8", &policy, PAGE)
 }
 
 /// `GET /demo/page.js`
-async fn script(_: Call) -> HttpResponse {
+async fn script(_: ApiRequest) -> HttpResponse {
     local_answer("text/javascript; charset=utf-8", OF_FILE, SCRIPT)
 }
 
 /// `GET /demo/page.css`
-async fn style(_: Call) -> HttpResponse {
+async fn style(_: ApiRequest) -> HttpResponse {
     local_answer("text/css; charset=utf-8", OF_FILE, STYLE)
 }
 
 /// `GET /demo/scene`
-async fn scene(call: Call, gallery: Data<Gallery>) -> ApiResult {
-    Ok(fresh().json(gallery.scene(&call.app).await?))
+async fn scene(request: ApiRequest, gallery: Data<Gallery>) -> ApiResult {
+    Ok(fresh().json(gallery.scene(&request.app).await?))
 }
 
 /// `POST /demo/people/{id}`: a token of this user, and their links. An application would know its
 /// signed-in user.
-async fn play(call: Call) -> ApiResult {
-    let id: UserId = call.segment("id")?;
+async fn play(request: ApiRequest) -> ApiResult {
+    let id: UserId = request.segment("id")?;
     if !PEOPLE.contains(&id.as_str()) {
         let detail = format!("{id:?} is no user of the demo; /demo/scene lists them");
         return Err(Problem::new(Code::UnknownUser, detail));
     }
-    let now = call.app.context.clock.now();
-    let token = call.app.tokens().make(&id, now, TOKEN)?;
-    let maker = call.app.identities.default.links.maker().await?;
+    let now = request.app.context.clock.now();
+    let token = request.app.tokens().make(&id, now, TOKEN)?;
+    let maker = request.app.identities.default.links.maker().await?;
     // A demo's configuration has both.
     let (Some(token), Some(maker)) = (token, maker) else {
         let detail = "the demo's tidings.toml has lost its address or its secret; start it again";
@@ -121,26 +121,26 @@ struct NewWork {
 }
 
 /// `POST /demo/works`
-async fn publish(mut call: Call, gallery: Data<Gallery>) -> ApiResult {
-    let NewWork { artist, title } = call.one().await?;
-    Ok(fresh().json(gallery.publish(&call.app, &artist, &title).await?))
+async fn publish(mut request: ApiRequest, gallery: Data<Gallery>) -> ApiResult {
+    let NewWork { artist, title } = request.parse_one().await?;
+    Ok(fresh().json(gallery.publish(&request.app, &artist, &title).await?))
 }
 
 /// `POST /demo/digests`
-async fn send_digests(call: Call, gallery: Data<Gallery>) -> ApiResult {
-    Ok(fresh().json(gallery.send_digests(&call.app).await?))
+async fn send_digests(request: ApiRequest, gallery: Data<Gallery>) -> ApiResult {
+    Ok(fresh().json(gallery.send_digests(&request.app).await?))
 }
 
 /// `GET /demo/mails`
-async fn emails(call: Call, gallery: Data<Gallery>) -> ApiResult {
-    Ok(fresh().json(gallery.emails(&call.app).await?))
+async fn emails(request: ApiRequest, gallery: Data<Gallery>) -> ApiResult {
+    Ok(fresh().json(gallery.emails(&request.app).await?))
 }
 
 /// `GET /demo/mails/{number}`
-async fn email(call: Call, gallery: Data<Gallery>) -> ApiResult {
-    let number: ObjectId = call.segment("number")?;
+async fn email(request: ApiRequest, gallery: Data<Gallery>) -> ApiResult {
+    let number: ObjectId = request.segment("number")?;
     let html = match number.as_str().parse() {
-        Ok(number) => gallery.email(&call.app, number).await?,
+        Ok(number) => gallery.email(&request.app, number).await?,
         Err(_) => None,
     };
     let Some(html) = html else {
@@ -151,8 +151,8 @@ async fn email(call: Call, gallery: Data<Gallery>) -> ApiResult {
 }
 
 /// `GET /demo/pictures/{name}`
-async fn picture(call: Call) -> ApiResult {
-    let name: ObjectId = call.segment("name")?;
+async fn picture(request: ApiRequest) -> ApiResult {
+    let name: ObjectId = request.segment("name")?;
     let drawn = demo::picture(name.as_str());
     Ok(local_answer("image/svg+xml", OF_FILE, drawn))
 }

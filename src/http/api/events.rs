@@ -10,7 +10,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::Deserialize;
 
 use super::problem::{ApiResult, Code, Problem};
-use super::request::{Call, of_record};
+use super::request::{ApiRequest, record_problem};
 use super::route::routes;
 use crate::app::App;
 use crate::domain::{EventType, Id, ObjectId};
@@ -44,16 +44,16 @@ async fn accept(app: &App, requests: Vec<NewEvent>) -> Result<Vec<AcceptedEvent>
 }
 
 /// `POST /v1/events`
-async fn post(mut call: Call) -> ApiResult {
-    let key = idempotency_key(&call.req)?;
-    let (events, is_list) = call.one_or_many(FIELD).await?;
-    let requests = checked(&call.app.notify(), events, is_list, key)?;
-    let mut events = accept(&call.app, requests).await?;
+async fn post(mut request: ApiRequest) -> ApiResult {
+    let key = idempotency_key(&request.http)?;
+    let (events, is_list) = request.parse_one_or_many(FIELD).await?;
+    let requests = checked(&request.app.notify(), events, is_list, key)?;
+    let mut events = accept(&request.app, requests).await?;
     if is_list {
         return Ok(HttpResponse::Accepted().json(AllAccepted { events }));
     }
     let answer = events.remove(0);
-    let base = call.app.config.server.public_path();
+    let base = request.app.config.server.public_path();
     let location = format!("{base}/v1/events/{}", answer.receipt.id);
     Ok(HttpResponse::Accepted().insert_header((header::LOCATION, location)).json(answer))
 }
@@ -80,7 +80,7 @@ fn checked(
         let request = event.into_request();
         let checked = request.and_then(|request| notify.check(&request).map(|()| request));
         checked.map_err(|invalid| match is_list {
-            true => of_record(FIELD, index, invalid),
+            true => record_problem(FIELD, index, invalid),
             false => invalid.into(),
         })
     });
@@ -88,9 +88,9 @@ fn checked(
 }
 
 /// `GET /v1/events/{id}`
-async fn get(call: Call) -> ApiResult {
-    let id: Id = call.segment("id")?;
-    let Some(fanout) = call.app.notify().find(id).await? else {
+async fn get(request: ApiRequest) -> ApiResult {
+    let id: Id = request.segment("id")?;
+    let Some(fanout) = request.app.notify().find(id).await? else {
         let detail = format!("there is no event {id}; ids are those that accepting gave");
         return Err(Problem::new(Code::UnknownEvent, detail));
     };
@@ -108,9 +108,9 @@ struct RetractionBody {
 }
 
 /// `DELETE /v1/events`
-async fn retract(mut call: Call) -> ApiResult {
-    let RetractionBody { kind, objects } = call.one().await?;
-    let retracted = call.app.objects().retract(&kind, &objects).await?;
+async fn retract(mut request: ApiRequest) -> ApiResult {
+    let RetractionBody { kind, objects } = request.parse_one().await?;
+    let retracted = request.app.objects().retract(&kind, &objects).await?;
     Ok(HttpResponse::Ok().json(retracted))
 }
 

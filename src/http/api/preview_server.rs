@@ -91,7 +91,7 @@ fn version(folder: Option<&Path>) -> u64 {
 impl Listening {
     /// Serves the preview until `stop` becomes true. Fails unless the address is loopback.
     pub async fn show(self, preview: Previewer, stop: watch::Receiver<bool>) -> anyhow::Result<()> {
-        let Self { addr, listener } = self.local()?;
+        let Self { addr, listener } = self.require_loopback()?;
         let preview = Data::new(PreviewServer { preview, addr, built: Mutex::default() });
         let file = |kind: &'static str, text: &'static str| {
             web::get().to(move || async move { local_answer(kind, &page_policy(""), text) })

@@ -25,7 +25,8 @@ use tracing::Instrument;
 
 use super::callers::{self, Authorizer};
 use super::listener::{
-    HEAD_PATIENCE, KEEP_ALIVE, LEAVE_PATIENCE, Listening, connections_per_thread, listen, stopped,
+    DISCONNECT_TIMEOUT, HEAD_TIMEOUT, KEEP_ALIVE, Listening, connections_per_thread, listen,
+    stopped,
 };
 use super::problem::{Problem, not_found};
 use super::route::{MatchedRoute, RouteTable};
@@ -37,7 +38,7 @@ use crate::domain::Id;
 use crate::http::pages::PAGES;
 
 /// The longest time from a request to the start of its response.
-const REQUEST_PATIENCE: Duration = Duration::from_secs(60);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// More threads than this do not help, because the store does most of the work.
 const MAX_THREADS: usize = 16;
 /// The header with the id of a request.
@@ -80,7 +81,7 @@ impl Listening {
 
     /// Creates a server that also serves the demo. Fails unless the address is a loopback address.
     pub fn demo(self, app: App, key: impl AsRef<str>, gallery: Gallery) -> anyhow::Result<Bound> {
-        self.local()?.bound(app, key.as_ref(), Some(gallery))
+        self.require_loopback()?.bound(app, key.as_ref(), Some(gallery))
     }
 }
 
@@ -100,7 +101,7 @@ fn configure(config: &mut ServiceConfig, app: &App) {
                 .wrap(from_fn(callers::require))
                 // Wraps authentication, so that pages can read its errors.
                 .wrap(Condition::new(!origins.is_empty(), callers::cors(origins)))
-                .wrap(from_fn(callers::refuse_foreign))
+                .wrap(from_fn(callers::reject_foreign))
                 .configure(|config| register(V1, config))
                 .default_service(web::to(not_found)),
         )
@@ -154,8 +155,8 @@ impl Bound {
         })
         .workers(threads)
         .max_connections(connections_per_thread(threads))
-        .client_request_timeout(HEAD_PATIENCE)
-        .client_disconnect_timeout(LEAVE_PATIENCE)
+        .client_request_timeout(HEAD_TIMEOUT)
+        .client_disconnect_timeout(DISCONNECT_TIMEOUT)
         .keep_alive(KEEP_ALIVE)
         .shutdown_timeout(grace.as_secs())
         .shutdown_signal(stopped(stop))
@@ -184,10 +185,10 @@ async fn observe(
     let matched = MatchedRoute::default();
     req.extensions_mut().insert(matched.clone());
     let span = tracing::error_span!("request", request = %id.to_str().unwrap_or_default());
-    let answer = tokio::time::timeout(REQUEST_PATIENCE, next.call(req));
+    let answer = tokio::time::timeout(REQUEST_TIMEOUT, next.call(req));
     let answer = answer.instrument(span.clone()).await;
     let _entered = span.enter();
-    let answer = answer.unwrap_or_else(|_| Err(Problem::timed_out(REQUEST_PATIENCE).into()));
+    let answer = answer.unwrap_or_else(|_| Err(Problem::timed_out(REQUEST_TIMEOUT).into()));
     let (status, error) = match &answer {
         Ok(response) => (response.status(), response.response().error()),
         Err(error) => (error.as_response_error().status_code(), Some(error)),

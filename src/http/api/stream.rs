@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::callers::Caller;
 use super::problem::{ApiResult, Code, Problem};
-use super::request::Call;
+use super::request::ApiRequest;
 use super::route::routes;
 use crate::app::App;
 use crate::domain::{NoticeKey, UserId};
@@ -136,15 +136,15 @@ struct Live {
 }
 
 /// `GET /v1/users/{id}/feed/stream`
-async fn stream(call: Call, streams: Data<Streams>) -> ApiResult {
-    let (user, app): (UserId, _) = (call.segment("id")?, call.app.clone());
+async fn stream(request: ApiRequest, streams: Data<Streams>) -> ApiResult {
+    let (user, app): (UserId, _) = (request.segment("id")?, request.app.clone());
     let mut response = HttpResponse::Ok();
     response
         .content_type("text/event-stream")
         .insert_header((header::CACHE_CONTROL, "no-store"))
         // nginx would buffer the events.
         .insert_header(("X-Accel-Buffering", "no"));
-    if call.req.method() == Method::HEAD {
+    if request.http.method() == Method::HEAD {
         return Ok(response.finish());
     }
     let now = Instant::now();
@@ -152,8 +152,8 @@ async fn stream(call: Call, streams: Data<Streams>) -> ApiResult {
         next: offset(&user),
         subscription: app.feed_cache.subscribe(&user),
         stop: streams.stop.clone(),
-        end: now + lifetime(&call),
-        caller: call.req.extensions().get::<Caller>().cloned(),
+        end: now + lifetime(&request),
+        caller: request.http.extensions().get::<Caller>().cloned(),
         place: StreamSlot::take(streams, user)?,
         app,
         last: Vec::new(),
@@ -175,10 +175,10 @@ fn offset(user: &UserId) -> Duration {
 
 /// Returns the longest lifetime: until the token expires. A key may be revoked, so its streams end
 /// earlier.
-fn lifetime(call: &Call) -> Duration {
-    match call.req.extensions().get() {
+fn lifetime(request: &ApiRequest) -> Duration {
+    match request.http.extensions().get() {
         Some(Caller::User(token)) => {
-            let left = token.expires_at - call.app.context.clock.now();
+            let left = token.expires_at - request.app.context.clock.now();
             left.to_std().unwrap_or_default()
         }
         Some(Caller::Key(_)) | None => KEY_LIFETIME,
