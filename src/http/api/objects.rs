@@ -18,18 +18,18 @@ routes! {ROUTES under "/v1":
     "/objects/{model}/{id}" => {put write: put, get read: get, delete write: delete}
 }
 
-fn key(request: &ApiRequest) -> Result<ObjectKey, Problem> {
+fn path_key(request: &ApiRequest) -> Result<ObjectKey, Problem> {
     let (model, id): (ModelName, ObjectId) = (request.segment("model")?, request.segment("id")?);
-    key_of(&model, &id).map_err(|why| Problem::parameter("path", why.to_string()))
+    key_of(&model, &id).map_err(|invalid| Problem::parameter("path", invalid.to_string()))
 }
 
 /// `PUT /v1/objects/{model}/{id}`
 async fn put(mut request: ApiRequest) -> ApiResult {
-    let key = key(&request)?;
+    let key = path_key(&request)?;
     let object: Object<Option<ObjectKey>> = request.parse_one().await?;
-    let object = object.map_key(|other| match other.filter(|other| *other != key) {
-        Some(other) => Err(Problem::body(format!(
-            "id {other:?} is not the object of the path, {key:?}; leave it out"
+    let object = object.map_key(|id| match id.filter(|id| *id != key) {
+        Some(id) => Err(Problem::body(format!(
+            "id {id:?} is not the object of the path, {key:?}; leave it out"
         ))),
         None => Ok(key),
     })?;
@@ -42,8 +42,7 @@ async fn post(mut request: ApiRequest) -> ApiResult {
     let objects: Vec<Object> = request.parse_many("objects").await?;
     let service = request.app.objects();
     for (index, object) in objects.iter().enumerate() {
-        let checked = service.check(object);
-        checked.map_err(|why| record_problem("objects", index, why))?;
+        service.check(object).map_err(|invalid| record_problem("objects", index, invalid))?;
     }
     let accepted = objects.len();
     service.put(objects).await?;
@@ -52,7 +51,7 @@ async fn post(mut request: ApiRequest) -> ApiResult {
 
 /// `GET /v1/objects/{model}/{id}`
 async fn get(request: ApiRequest) -> ApiResult {
-    let key = key(&request)?;
+    let key = path_key(&request)?;
     let Some(object) = request.app.objects().get(&key).await? else {
         let detail = format!("there is no record of object {key:?}");
         return Err(Problem::new(Code::UnknownObject, detail));
@@ -62,6 +61,6 @@ async fn get(request: ApiRequest) -> ApiResult {
 
 /// `DELETE /v1/objects/{model}/{id}`
 async fn delete(request: ApiRequest) -> ApiResult {
-    request.app.objects().withdraw(key(&request)?).await?;
+    request.app.objects().withdraw(path_key(&request)?).await?;
     Ok(HttpResponse::NoContent().finish())
 }

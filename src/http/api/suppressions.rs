@@ -35,10 +35,10 @@ fn not_suppressed(address: &Address) -> Problem {
 async fn page(request: ApiRequest) -> ApiResult {
     let after: Option<AddressCursor> = request.parameter("after")?;
     let limit = request.page_limit(100, 1_000)?;
-    let after = after.map(|AddressCursor(address)| address);
-    let page = request.app.suppressions().page(after.as_ref(), limit).await?;
-    let next = page.last().filter(|_| page.len() == limit);
-    let next = next.map(|last| AddressCursor(last.address.clone()).to_string());
+    let after = after.as_ref().map(|AddressCursor(address)| address);
+    let page = request.app.suppressions().page(after, limit).await?;
+    let last = page.last().filter(|_| page.len() == limit);
+    let next = last.map(|last| AddressCursor(last.address.clone()).to_string());
     let suppressions = page.into_iter().map(SuppressionView::from).collect();
     Ok(HttpResponse::Ok().json(SuppressionPage { suppressions, next }))
 }
@@ -54,17 +54,18 @@ async fn post(mut request: ApiRequest) -> ApiResult {
 /// `GET /v1/suppressions/{address}`
 async fn get(request: ApiRequest) -> ApiResult {
     let address: Address = request.segment("address")?;
-    let found = request.app.suppressions().get(&address).await?;
-    let found = found.ok_or_else(|| not_suppressed(&address))?;
-    Ok(HttpResponse::Ok().json(SuppressionView::from(found)))
+    let suppression = request.app.suppressions().get(&address).await?;
+    let suppression = suppression.ok_or_else(|| not_suppressed(&address))?;
+    Ok(HttpResponse::Ok().json(SuppressionView::from(suppression)))
 }
 
 /// `DELETE /v1/suppressions/{address}`
 async fn delete(request: ApiRequest) -> ApiResult {
     let address: Address = request.segment("address")?;
-    match request.app.suppressions().lift(&address).await? {
-        true => Ok(HttpResponse::NoContent().finish()),
-        false => Err(not_suppressed(&address)),
+    if request.app.suppressions().lift(&address).await? {
+        Ok(HttpResponse::NoContent().finish())
+    } else {
+        Err(not_suppressed(&address))
     }
 }
 
@@ -73,15 +74,17 @@ async fn report(mut request: ApiRequest) -> ApiResult {
     let name = request.http.match_info().get("provider").unwrap_or_default();
     let service = request.app.feedback();
     let provider = service.expects(name).map_err(problem)?;
-    let body = match provider.sns.is_some() && request.has_content_type("text/plain") {
-        true => request.read_bytes().await?,
-        false => request.read_json().await?,
+    let uses_sns = provider.sns.is_some();
+    let body = if uses_sns && request.has_content_type("text/plain") {
+        request.read_bytes().await?
+    } else {
+        request.read_json().await?
     };
     let header = |name: &str| request.http.headers().get(name)?.to_str().ok();
-    let outcome = service.take(provider.name, &header, &body).await;
-    let outcome = outcome.map_err(|error| match error {
+    let recorded = service.take(provider.name, &header, &body).await;
+    let outcome = recorded.map_err(|error| match error {
         Error::Refused(HookRejection::Unreadable(why)) => {
-            unreadable(provider.name, provider.sns.is_some(), why, &request.app)
+            unreadable(provider.name, uses_sns, why, &request.app)
         }
         error => problem(error),
     })?;
@@ -94,10 +97,7 @@ async fn report(mut request: ApiRequest) -> ApiResult {
 fn unreadable(provider: &str, uses_sns: bool, why: String, app: &App) -> Problem {
     app.metrics.unreadable_reports(1);
     tracing::warn!(provider, "a verified report cannot be read: {why}");
-    match uses_sns {
-        true => Problem::new(Code::Internal, why),
-        false => Problem::new(Code::InvalidBody, why),
-    }
+    Problem::new(if uses_sns { Code::Internal } else { Code::InvalidBody }, why)
 }
 
 fn problem(error: Error) -> Problem {

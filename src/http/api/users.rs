@@ -78,18 +78,18 @@ async fn page(request: ApiRequest) -> ApiResult {
     let after: Option<UserId> = request.parameter("after")?;
     let limit = request.page_limit(100, 1_000)?;
     let (users, next) = request.app.people().page(after.as_ref(), limit).await?;
-    let users = users.into_iter();
     let view = |user| UserView::of(user, &request.app.config.policies);
-    let users = users.map(view).collect();
+    let users = users.into_iter().map(view).collect();
     Ok(HttpResponse::Ok().json(UserPage { users, next }))
 }
 
 /// `DELETE /v1/users/{id}`
 async fn delete(request: ApiRequest) -> ApiResult {
     let id: UserId = request.segment("id")?;
-    match request.app.people().erase(&id).await? {
-        true => Ok(HttpResponse::NoContent().finish()),
-        false => Err(Problem::unknown_user(&id)),
+    if request.app.people().erase(&id).await? {
+        Ok(HttpResponse::NoContent().finish())
+    } else {
+        Err(Problem::unknown_user(&id))
     }
 }
 
@@ -114,26 +114,26 @@ async fn follows(request: ApiRequest) -> ApiResult {
     let id: UserId = request.segment("id")?;
     let after: Option<FollowKey> = request.parameter("after")?;
     let limit = request.page_limit(100, 1_000)?;
-    let people = request.app.people();
-    let follows = people.follows(&id, after.as_ref(), limit).await?;
+    let follows = request.app.people().follows(&id, after.as_ref(), limit).await?;
     let next = follows.last().filter(|_| follows.len() == limit).cloned();
     Ok(HttpResponse::Ok().json(FollowPage { follows, next }))
 }
 
-fn follow_of(request: &ApiRequest) -> Result<Vec<FollowInput>, Problem> {
+/// Returns the follow that the path names.
+fn path_follow(request: &ApiRequest) -> Result<Vec<FollowInput>, Problem> {
     let (user, key) = (request.segment("id")?, request.segment("key")?);
     Ok(vec![FollowInput { user, key }])
 }
 
 /// `PUT /v1/users/{id}/follows/{key}`
 async fn follow(request: ApiRequest) -> ApiResult {
-    request.app.people().follow(follow_of(&request)?).await?;
+    request.app.people().follow(path_follow(&request)?).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
 /// `DELETE /v1/users/{id}/follows/{key}`
 async fn unfollow(request: ApiRequest) -> ApiResult {
-    request.app.people().unfollow(follow_of(&request)?).await?;
+    request.app.people().unfollow(path_follow(&request)?).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
