@@ -24,7 +24,7 @@ use crate::wire::feed::FeedCounts;
 /// The most items in one call.
 pub const MAX_IDS: usize = 1_000;
 /// The most attempts to write an inbox that other writers change concurrently.
-const ROUNDS: usize = 100;
+const MAX_ATTEMPTS: usize = 100;
 
 /// A request to mark items, up to a cursor or by their ids. `null` is rejected where a field may be
 /// absent: a type that was lost on the way would mark all types.
@@ -122,14 +122,14 @@ impl Feeds {
             marked = Marked::Items(items.iter().map(|item| item.position).collect());
         }
         let kept = DaySet::ending(feed.window.window.last(), self.context.config.remembered_back());
-        for round in 0..ROUNDS {
+        for attempt in 0..MAX_ATTEMPTS {
             let now = self.context.clock.now();
             let is_stored = if feed.inbox.mark(&feed.user_stacks, &kept, &marked, mark, now) {
                 self.put_inbox(feed.inbox.clone(), now).await?
             } else {
                 // There is nothing to change. The first inbox may come from the cache, so read it
                 // from the store once.
-                round > 0
+                attempt > 0
             };
             if is_stored {
                 // Polls of this process see the change at once, before the store's change notice
@@ -139,7 +139,7 @@ impl Feeds {
             }
             feed.inbox = self.inbox(user).await?;
         }
-        let why = format!("{ROUNDS} others marked something first, each time");
+        let why = format!("{MAX_ATTEMPTS} others marked something first, each time");
         Err(store::Error::database("marking items of a feed", why).into())
     }
 
