@@ -99,7 +99,8 @@ pub const MAX_PAGE_BYTES: usize = 2 << 20;
 /// The number of items that a group shows.
 const ITEMS_PER_GROUP: usize = 3;
 
-/// Cuts a list to the elements that fit on a page, but at least one. Returns whether it removed any.
+/// Cuts a list to the elements that fit on a page, but at least one. Returns whether it removed
+/// any.
 fn cut_to_fit<T>(list: &mut Vec<T>, limit: usize, bytes_of: impl Fn(&T) -> usize) -> bool {
     let mut bytes = 0;
     let fits = |element: &&T| {
@@ -197,7 +198,8 @@ impl Feeds {
         Ok(feed.respond(GroupPage { groups, next, counts }, depends_on, &catalog))
     }
 
-    /// Counts the unseen and unread items. `accepts_cached` has the same meaning as in [`FeedRequest`].
+    /// Counts the unseen and unread items. `accepts_cached` has the same meaning as in
+    /// [`FeedRequest`].
     pub async fn counts(
         &self,
         user: &UserId,
@@ -262,7 +264,7 @@ impl Feeds {
             None => (self.read_window(user, days).await?, None),
         };
         let mut user_stacks = window.user_stacks.clone();
-        let mut catalog = Catalog::of_feeds(&self.context, &self.cache);
+        let mut catalog = Catalog::for_feeds(&self.context, &self.cache);
         let events = user_stacks.stacks.iter().flat_map(Stack::events);
         catalog.load(events.map(|(_, event)| event)).await?;
         user_stacks.exclude(|_, event| !catalog.is_in_feed(event));
@@ -310,8 +312,8 @@ impl Feeds {
         }
     }
 
-    /// Returns the items that were emailed. At any of the item's positions, a batch marker names the
-    /// event; or a digest marker covers it, and the event's route was the digest.
+    /// Returns the items that were emailed. At any of the item's positions, a batch marker names
+    /// the event; or a digest marker covers it, and the event's route was the digest.
     fn emailed<'a>(&self, feed: &'a UserFeed) -> HashSet<ItemKey<'a>> {
         let was_for_digest = |event: &Event, day: Day, marked_at: DateTime<Utc>| {
             let Some(types) = &feed.window.types else { return true };

@@ -18,7 +18,7 @@ use crate::domain::{
     Details, Event, EventType, Exclusion, Facts, Id, Object, ObjectId, ObjectKey, ObjectState,
     Policies, Position, Purpose, Stack, UnknownObjects, UserId, UserStacks, classify, distinct,
 };
-use crate::engine::feed::cache::{FeedCache, ObjectFacts, Version};
+use crate::engine::feed::cache::{CacheVersion, FeedCache, ObjectFacts};
 use crate::store::Result;
 
 /// The loaded facts are dropped between chunks if they exceed this many bytes.
@@ -100,7 +100,7 @@ impl Catalog {
     }
 
     /// Creates a catalog for feeds.
-    pub fn of_feeds(context: &Arc<Context>, cache: &Arc<FeedCache>) -> Self {
+    pub fn for_feeds(context: &Arc<Context>, cache: &Arc<FeedCache>) -> Self {
         Self { cache: Some(cache.clone()), ..Self::of_emails(context) }
     }
 
@@ -134,7 +134,7 @@ impl Catalog {
 
     /// Loads the objects and retractions of these events that are not loaded yet.
     pub async fn load<'a>(&mut self, events: impl Iterator<Item = &'a Event>) -> Result<()> {
-        let mut missing_objects: Vec<(Event, Option<Version>)> = Vec::new();
+        let mut missing_objects: Vec<(Event, Option<CacheVersion>)> = Vec::new();
         let mut missing_retractions = Vec::new();
         for event in events {
             if !self.has(event, |facts| facts.object.is_some()) && !self.load_cached(event) {
@@ -311,11 +311,12 @@ impl Catalog {
 
     /// Adds missing names of actors from their user records, which are read in bulk.
     async fn name_actors(&mut self, events: Vec<Id>) -> Result<()> {
-        let nameless = |event: Id| {
+        let actor_without_name = |event: Id| {
             let actor = self.details.get(&event)?.as_ref()?.actor.as_ref()?;
             actor.name.is_none().then(|| (event, actor.id.clone()))
         };
-        let nameless: Vec<(Id, UserId)> = events.into_iter().filter_map(nameless).collect();
+        let nameless: Vec<(Id, UserId)> =
+            events.into_iter().filter_map(actor_without_name).collect();
         let actors = distinct(nameless.iter().map(|(_, actor)| actor.clone()));
         let mut names: HashMap<UserId, String> = HashMap::new();
         for ids in actors.chunks(RECORDS_PER_READ) {

@@ -51,12 +51,12 @@ const MAX_ENTRY_BYTES: usize = 96 << 10;
 /// The delay before change notices are subscribed to again after an error.
 const RESUBSCRIBE_DELAY: Duration = Duration::from_secs(1);
 
-/// The entity tag of a response.
-pub type Tag = [u8; 16];
+/// The hash of a response body, from which its entity tag is made.
+pub type ResponseHash = [u8; 16];
 
 /// A version of some users and objects. Taken before their data is read.
 #[derive(Debug, Clone)]
-pub struct Version {
+pub struct CacheVersion {
     at: DateTime<Utc>,
     invalidations: u64,
     object_notices: u64,
@@ -85,7 +85,7 @@ pub(crate) struct UserWindow {
 }
 
 /// A subscription to changes of a user's feed.
-pub struct Subscription {
+pub struct FeedSubscription {
     /// Several changes between two waits count once. Dropped before `_entry`, which counts it.
     pub changes: watch::Receiver<()>,
     _entry: SubscriberEntry,
@@ -108,7 +108,7 @@ impl Drop for SubscriberEntry {
 }
 
 /// Values with their versions, limited in bytes.
-struct VersionedCache<K, V>(Cache<K, (V, Version, u32), RandomState>);
+struct VersionedCache<K, V>(Cache<K, (V, CacheVersion, u32), RandomState>);
 
 impl<K, V> VersionedCache<K, V>
 where
@@ -119,18 +119,18 @@ where
         let cache = Cache::builder()
             .max_capacity(bytes)
             .eviction_policy(EvictionPolicy::lru())
-            .weigher(|_, (_, _, bytes): &(V, Version, u32)| *bytes);
+            .weigher(|_, (_, _, bytes): &(V, CacheVersion, u32)| *bytes);
         Self(cache.build_with_hasher(RandomState::default()))
     }
 
     /// Stores a value that uses `bytes`.
-    fn put(&self, key: K, value: V, version: Version, bytes: usize) {
+    fn put(&self, key: K, value: V, version: CacheVersion, bytes: usize) {
         if bytes <= MAX_ENTRY_BYTES {
             self.0.insert(key, (value, version, (ENTRY_BYTES + bytes) as u32));
         }
     }
 
-    fn get(&self, key: &K) -> Option<(V, Version)> {
+    fn get(&self, key: &K) -> Option<(V, CacheVersion)> {
         self.0.get(key).map(|(value, version, _)| (value, version))
     }
 }
@@ -144,7 +144,7 @@ pub struct FeedCache {
     /// How often everything was invalidated.
     invalidations: AtomicU64,
     counters: Box<[AtomicU32]>,
-    tags: VersionedCache<(UserId, String), (Tag, Day)>,
+    tags: VersionedCache<(UserId, String), (ResponseHash, Day)>,
     windows: VersionedCache<UserId, Arc<UserWindow>>,
     objects: VersionedCache<(EventType, ObjectId), ObjectFacts>,
     details: VersionedCache<Id, Option<Arc<Details>>>,
@@ -228,23 +228,23 @@ impl FeedCache {
 
     /// Returns the version of a user. Must be called before the data is read. `None` while change
     /// notices do not arrive: nothing may be cached then.
-    pub fn version_of_user(&self, user: &UserId) -> Option<Version> {
+    pub fn version_of_user(&self, user: &UserId) -> Option<CacheVersion> {
         self.version(&[user_counter(NoticeKey::of(user.as_str()))])
     }
 
     /// Returns the version of an object, like [`Self::version_of_user`].
-    pub(crate) fn version_of_object(&self, key: &ObjectKey) -> Option<Version> {
+    pub(crate) fn version_of_object(&self, key: &ObjectKey) -> Option<CacheVersion> {
         self.version(&[object_counter(NoticeKey::of(key.as_str()))])
     }
 
     /// Returns the version of all details, like [`Self::version_of_user`].
-    pub(crate) fn version_of_details(&self) -> Option<Version> {
+    pub(crate) fn version_of_details(&self) -> Option<CacheVersion> {
         self.version(&[])
     }
 
-    fn version(&self, counters: &[u16]) -> Option<Version> {
+    fn version(&self, counters: &[u16]) -> Option<CacheVersion> {
         let is_connected = self.is_connected.load(Ordering::Acquire);
-        is_connected.then(|| Version {
+        is_connected.then(|| CacheVersion {
             at: self.clock.now(),
             invalidations: self.invalidations.load(Ordering::Acquire),
             object_notices: self.sum(&[ANY_OBJECT]),
@@ -255,14 +255,14 @@ impl FeedCache {
 
     /// Returns whether nothing has changed since the version was taken, as far as this process
     /// knows.
-    pub fn is_current(&self, version: &Version) -> bool {
+    pub fn is_current(&self, version: &CacheVersion) -> bool {
         let age = self.clock.now() - version.at;
         self.misses_nothing_since(version)
             && (TimeDelta::zero()..self.max_age).contains(&age)
             && self.sum(&version.counters) == version.sum
     }
 
-    fn misses_nothing_since(&self, version: &Version) -> bool {
+    fn misses_nothing_since(&self, version: &CacheVersion) -> bool {
         self.is_connected.load(Ordering::Acquire)
             && self.invalidations.load(Ordering::Acquire) == version.invalidations
     }
@@ -282,7 +282,7 @@ impl FeedCache {
     }
 
     /// Returns the tag of a user's response to a request for `uri`, if it is cached and valid.
-    pub fn tag(&self, user: &UserId, uri: &str) -> Option<Tag> {
+    pub fn tag(&self, user: &UserId, uri: &str) -> Option<ResponseHash> {
         let ((tag, day), _) = self.current(&self.tags, &(user.clone(), uri.to_owned()))?;
         (day == Day::of(self.clock.now())).then_some(tag)
     }
@@ -294,8 +294,8 @@ impl FeedCache {
         &self,
         user: &UserId,
         uri: &str,
-        tag: Tag,
-        before: Version,
+        tag: ResponseHash,
+        before: CacheVersion,
         objects: &[ObjectKey],
         as_of: Option<DateTime<Utc>>,
     ) {
@@ -311,7 +311,7 @@ impl FeedCache {
         }
         let bytes = user.as_str().len() + uri.len() + size_of_val(&*counters);
         let day = Day::of(before.at);
-        let version = Version {
+        let version = CacheVersion {
             at: as_of.map_or(before.at, |as_of| as_of.min(before.at)),
             counters: counters.into(),
             sum,
@@ -330,7 +330,7 @@ impl FeedCache {
     }
 
     /// Caches a user's window, with the user's version from before the read.
-    pub(crate) fn put_window(&self, window: Arc<UserWindow>, before: Version) {
+    pub(crate) fn put_window(&self, window: Arc<UserWindow>, before: CacheVersion) {
         let entries = window.user_stacks.stacks.iter().flat_map(|stack| &stack.entries);
         let kinds = window.types.iter().flat_map(BTreeMap::keys);
         let bytes = size_of::<UserWindow>()
@@ -346,7 +346,7 @@ impl FeedCache {
     }
 
     /// Caches the state of the event's object, with the object's version from before the read.
-    pub(crate) fn put_object(&self, event: &Event, state: ObjectFacts, before: Version) {
+    pub(crate) fn put_object(&self, event: &Event, state: ObjectFacts, before: CacheVersion) {
         let bytes = size_of::<Object>() + state.object.as_deref().map_or(0, Object::bytes);
         self.objects.put((event.t.clone(), event.o.clone()), state, before, bytes);
     }
@@ -359,7 +359,7 @@ impl FeedCache {
     }
 
     /// Caches the details of an event, with any version from before the read.
-    pub(crate) fn put_details(&self, id: Id, details: Option<Arc<Details>>, before: Version) {
+    pub(crate) fn put_details(&self, id: Id, details: Option<Arc<Details>>, before: CacheVersion) {
         let bytes = size_of::<Details>() + details.as_deref().map_or(0, Details::bytes);
         self.details.put(id, details, before, bytes);
     }
@@ -370,17 +370,17 @@ impl FeedCache {
     }
 
     /// Caches the start of a user, with the user's version from before the read.
-    pub(crate) fn put_start(&self, user: &UserId, start: Option<Start>, before: Version) {
+    pub(crate) fn put_start(&self, user: &UserId, start: Option<Start>, before: CacheVersion) {
         let bytes = size_of::<Start>() + user.as_str().len();
         self.starts.put(user.clone(), start, before, bytes);
     }
 
     /// Subscribes to changes of this user's feed.
-    pub fn subscribe(self: &Arc<Self>, user: &UserId) -> Subscription {
+    pub fn subscribe(self: &Arc<Self>, user: &UserId) -> FeedSubscription {
         let key = NoticeKey::of(user.as_str());
         let changes = self.subscribers().entry(key).or_default().subscribe();
         let cache = Arc::clone(self);
-        Subscription { changes, _entry: SubscriberEntry { cache, key } }
+        FeedSubscription { changes, _entry: SubscriberEntry { cache, key } }
     }
 
     fn subscribers(&self) -> MutexGuard<'_, HashMap<NoticeKey, watch::Sender<()>>> {

@@ -4,7 +4,7 @@ use super::*;
 use crate::clock::ManualClock;
 use crate::domain::{BatchMarker, Route, Stack, StackId, Subject};
 
-const TAG: Tag = [7; 16];
+const TAG: ResponseHash = [7; 16];
 
 struct Case {
     clock: Arc<ManualClock>,

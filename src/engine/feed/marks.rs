@@ -54,8 +54,8 @@ pub struct MarksInput {
 }
 
 impl MarksInput {
-    /// Returns the selection in the form that the inbox expects, and the filter by day or object, if
-    /// there is one.
+    /// Returns the selection in the form that the inbox expects, and the filter by day or object,
+    /// if there is one.
     fn selection(self, policies: &Policies) -> Result<(Marked, Option<Query>), Invalid> {
         if self.to.is_none() {
             let why = "is only known beside to; with ids, leave it out";

@@ -68,8 +68,8 @@ async fn erasure(store: &dyn Store, user: &UserId) -> Result<Option<Erasure>> {
 async fn erasures(store: &dyn Store, users: &[UserId]) -> Result<Vec<Option<Erasure>>> {
     let names: Vec<String> = users.iter().map(user_id_reuse::note_name).collect();
     let filter: Vec<&str> = names.iter().map(String::as_str).collect();
-    let notes = store.notes(NoteFilter::Named(&filter)).await?;
-    let notes: HashMap<String, String> = notes.into_iter().collect();
+    let notes: HashMap<String, String> =
+        store.notes(NoteFilter::Named(&filter)).await?.into_iter().collect();
     let parse = |note: &String| -> Result<Erasure> {
         let corrupt =
             |why: Invalid| store::Error::corrupt("the note of an erasure", why.to_string());
@@ -127,8 +127,9 @@ impl PeopleService {
         let store = &self.context.store;
         loop {
             let stored = store.note(&name).await?;
-            let stored = stored.as_deref();
-            if stored == Some(&text) || store.swap_note(&name, stored, Some(&text)).await? {
+            if stored.as_ref() == Some(&text)
+                || store.swap_note(&name, stored.as_deref(), Some(&text)).await?
+            {
                 return Ok(());
             }
         }

@@ -15,7 +15,7 @@ use super::route::routes;
 use crate::domain::feed_page::Kinds;
 use crate::domain::{Invalid, NoticeKey, UserId, feed_page};
 use crate::engine::Error;
-use crate::engine::feed::cache::Tag;
+use crate::engine::feed::cache::ResponseHash;
 use crate::engine::feed::{FeedRequest, FeedResponse, MarksInput};
 use crate::wire::feed::{FeedItem, ItemWords};
 use crate::wire::to_json;
@@ -134,7 +134,7 @@ async fn polled(
 ) -> ApiResult {
     let (app, http, cache) = (&request.app, &request.http, &request.app.feed_cache);
     let uri = http.uri().path_and_query().map_or("", |uri| uri.as_str());
-    let start = |mut response: HttpResponseBuilder, tag: &Tag, outcome| {
+    let start = |mut response: HttpResponseBuilder, tag: &ResponseHash, outcome| {
         app.metrics.fed(outcome);
         response
             .insert_header(header::ETag(entity_tag(tag)))

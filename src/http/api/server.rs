@@ -218,8 +218,7 @@ async fn observe(
             BodyGuard { body, payload }
         })),
         Err(error) => {
-            let response = error.as_response_error().error_response();
-            let response = response.map_body(|head, body| {
+            let response = error.as_response_error().error_response().map_body(|head, body| {
                 add_headers(head.headers_mut());
                 BodyGuard { body, payload }.boxed()
             });
@@ -242,8 +241,8 @@ fn log(method: &Method, route: &str, status: u16, problem: Option<&Problem>) {
         return tracing::debug!(%method, route, status, code, "a request was answered");
     }
     // Without a cause, log the problem itself. Pages log theirs.
-    let cause = |problem: &Problem| problem.cause.clone().unwrap_or_else(|| problem.to_string());
-    let cause = problem.map(cause).unwrap_or_default();
+    let cause_of = |problem: &Problem| problem.cause.clone().unwrap_or_else(|| problem.to_string());
+    let cause = problem.map(cause_of).unwrap_or_default();
     tracing::error!(%method, route, status, code, cause, "a request failed");
 }
 

@@ -23,7 +23,7 @@ use super::request::ApiRequest;
 use super::route::routes;
 use crate::app::App;
 use crate::domain::{NoticeKey, UserId};
-use crate::engine::feed::cache::Subscription;
+use crate::engine::feed::cache::FeedSubscription;
 use crate::wire::to_json;
 
 routes! {ROUTES under "/v1":
@@ -122,7 +122,7 @@ impl Drop for StreamSlot {
 struct FeedStream {
     app: Data<App>,
     slot: StreamSlot,
-    subscription: Subscription,
+    subscription: FeedSubscription,
     stop: watch::Receiver<bool>,
     /// When the stream ends. The client opens it again.
     end: Instant,

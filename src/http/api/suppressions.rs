@@ -33,9 +33,9 @@ fn not_suppressed(address: &Address) -> Problem {
 
 /// `GET /v1/suppressions`
 async fn page(request: ApiRequest) -> ApiResult {
-    let after: Option<AddressCursor> = request.parameter("after")?;
+    let cursor: Option<AddressCursor> = request.parameter("after")?;
     let limit = request.page_limit(100, 1_000)?;
-    let after = after.as_ref().map(|AddressCursor(address)| address);
+    let after = cursor.as_ref().map(|AddressCursor(address)| address);
     let page = request.app.suppressions().page(after, limit).await?;
     let last = page.last().filter(|_| page.len() == limit);
     let next = last.map(|last| AddressCursor(last.address.clone()).to_string());

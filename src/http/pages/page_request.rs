@@ -179,7 +179,7 @@ impl FormFields {
         };
         let mut names = HashSet::with_capacity(pairs.len());
         if let Some((name, _)) = pairs.iter().find(|(name, _)| !names.insert(name)) {
-            return Err(Problem::body(format!("it holds {:?} twice", shortened(name))));
+            return Err(Problem::body(format!("it contains {:?} twice", shortened(name))));
         }
         Ok(Self(pairs))
     }

@@ -15,7 +15,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use super::page_request::{FormFields, PageFailure, PageRequest, redirect, shortened};
 use crate::app::App;
 use crate::domain::mutes_and_quiet_hours::Title;
-use crate::domain::{EventType, FollowKey, Invalid, ObjectKey, Quiet, Stop, Subject, User};
+use crate::domain::{EventType, FollowKey, Invalid, Object, ObjectKey, Quiet, Stop, Subject, User};
 use crate::engine::access::links::Link;
 use crate::engine::digest::due::next_digest;
 use crate::engine::users::input::{Change, PreferencesChange, TypeChange};
@@ -126,11 +126,11 @@ async fn name_muted(app: &App, user: &mut User) {
             return tracing::warn!(%error, "a page cannot show the titles of muted subjects");
         }
     };
-    let titles = keys.iter().zip(objects).filter_map(|(key, object)| {
+    let title = |(key, object): (&ObjectKey, Option<Object>)| {
         let title = Title::cut(object?.title.as_deref()?)?;
         Some((Subject::stored(key.as_str()), title))
-    });
-    let titles: HashMap<Subject, Title> = titles.collect();
+    };
+    let titles: HashMap<Subject, Title> = keys.iter().zip(objects).filter_map(title).collect();
     user.mutes.name(|subject| titles.get(subject).cloned());
 }
 
@@ -140,7 +140,7 @@ fn unmuted_subject(form: &FormFields) -> Result<Option<Subject>, PageFailure> {
         return Ok(None);
     };
     if form.pairs().count() > 1 {
-        let why = "The form unmutes something and holds other choices as well.";
+        let why = "The form unmutes something and contains other choices as well.";
         return Err(PageFailure::form(why));
     }
     Ok(Some(Subject::new(subject)?))
@@ -165,10 +165,8 @@ fn preferences_change(
             "tz" => change.tz = Some(Some(parse("time zone", value)?)),
             _ => {
                 let Some(kind) = name.strip_prefix(TYPE_FIELD).map(EventType::stored) else {
-                    let why = format!(
-                        "The form holds {:?}, which is nothing to choose.",
-                        shortened(name)
-                    );
+                    let why =
+                        format!("The form contains {:?}, which is no choice.", shortened(name));
                     return Err(PageFailure::form(&why));
                 };
                 if !is_offered(&kind) {
