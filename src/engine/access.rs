@@ -8,9 +8,8 @@ pub mod links;
 pub mod tokens;
 
 /// Returns 32 random bytes of the operating system. `doing` is the operation in error messages.
-fn random(doing: &'static str) -> Result<[u8; 32]> {
+fn random_bytes(doing: &'static str) -> Result<[u8; 32]> {
     let mut bytes = [0; 32];
-    let filled = getrandom::fill(&mut bytes);
-    filled.map_err(|error| Error::database(doing, error.to_string()))?;
+    getrandom::fill(&mut bytes).map_err(|error| Error::database(doing, error.to_string()))?;
     Ok(bytes)
 }

@@ -15,7 +15,6 @@ use crate::context::Context;
 use crate::domain::feed_marks::ItemState;
 use crate::domain::{
     Event, Facts, Inbox, Mutes, Policies, Position, Purpose, Stack, User, UserId, UserStacks,
-    classify,
 };
 use crate::store::Result;
 use event_facts::{Catalog, StackEvents};
@@ -23,68 +22,66 @@ use event_facts::{Catalog, StackEvents};
 /// Removes the excluded events from stacks with pending events, and the users who have none left.
 /// Returns the records of the other users in the order of their stacks.
 pub async fn exclude_ineligible(
-    people: &mut Vec<UserStacks>,
+    stacks: &mut Vec<UserStacks>,
     catalog: &mut Catalog,
 ) -> Result<Vec<Option<User>>> {
-    let has_pending = |person: &UserStacks| person.stacks.iter().any(Stack::has_uncovered);
-    people.retain(has_pending);
-    let (mut users, inboxes) = load_readers(people, catalog).await?;
-    exclude(people, &users, &inboxes, StackEvents::Uncovered, catalog).await?;
-    let mut left = people.iter().map(has_pending);
-    users.retain(|_| left.next().unwrap_or(false));
-    people.retain(has_pending);
+    let has_pending =
+        |user_stacks: &UserStacks| user_stacks.stacks.iter().any(Stack::has_uncovered);
+    stacks.retain(has_pending);
+    let (users, inboxes) = load_readers(stacks, catalog).await?;
+    exclude(stacks, &users, &inboxes, StackEvents::Uncovered, catalog).await?;
+    let with_users = std::mem::take(stacks).into_iter().zip(users);
+    let (pending, users) = with_users.filter(|(user_stacks, _)| has_pending(user_stacks)).unzip();
+    *stacks = pending;
     Ok(users)
 }
 
 /// Loads the records of these users, and their inboxes if digests skip seen events.
 pub async fn load_readers(
-    people: &[UserStacks],
+    stacks: &[UserStacks],
     catalog: &Catalog,
 ) -> Result<(Vec<Option<User>>, Vec<Option<Inbox>>)> {
-    let ids: Vec<UserId> = people.iter().map(|person| person.user.clone()).collect();
+    let ids: Vec<UserId> = stacks.iter().map(|user_stacks| user_stacks.user.clone()).collect();
     let context = catalog.context();
     futures::try_join!(context.store.users(&ids), load_inboxes(context, &ids))
 }
 
-/// Removes the excluded events from stacks, of users with these records and inboxes, all in the
-/// same order. Facts are only loaded for the events that `which` selects.
+/// Removes the excluded events from stacks. The records and inboxes of their users are in the same
+/// order. Facts are only loaded for the events of the selection.
 pub async fn exclude(
-    people: &mut [UserStacks],
+    stacks: &mut [UserStacks],
     users: &[Option<User>],
     inboxes: &[Option<Inbox>],
-    which: StackEvents,
+    selection: StackEvents,
     catalog: &mut Catalog,
 ) -> Result<()> {
     catalog.begin_chunk();
-    catalog.load_retractions(people, which).await?;
-    let muting = people.iter().zip(users).filter_map(|(person, user)| {
-        let mutes = user.as_ref().map(|user| &user.mutes);
-        Some((person, mutes.filter(|mutes| !mutes.is_empty())?))
-    });
-    let muting = muting.flat_map(|(person, mutes)| {
-        let events = which.events(person);
-        events.map(move |(place, event)| (mutes, event, event.at(place.stack.day)))
-    });
-    let muting = possibly_muted(muting, catalog.policies());
-    load_mute_facts(muting, catalog).await?;
-    let (catalog, none) = (&*catalog, Mutes::default());
-    for ((person, user), inbox) in people.iter_mut().zip(users).zip(inboxes) {
+    catalog.load_retractions(stacks, selection).await?;
+    let mut candidates = Vec::new();
+    for (user_stacks, user) in stacks.iter().zip(users) {
+        if let Some(user) = user {
+            let events = selection.events(user_stacks);
+            candidates.extend(possibly_muted(events, &user.mutes, catalog.policies()));
+        }
+    }
+    load_mute_facts(candidates, catalog).await?;
+    let (catalog, no_mutes) = (&*catalog, Mutes::default());
+    for ((user_stacks, user), inbox) in stacks.iter_mut().zip(users).zip(inboxes) {
         let start = user.as_ref().and_then(|user| user.start);
-        let mutes = user.as_ref().map_or(&none, |user| &user.mutes);
-        if !catalog.knows_retracted() && start.is_none() && inbox.is_none() && mutes.is_empty() {
+        let mutes = user.as_ref().map_or(&no_mutes, |user| &user.mutes);
+        if !catalog.has_retractions() && start.is_none() && inbox.is_none() && mutes.is_empty() {
             continue;
         }
-        person.exclude(|place, event| {
-            let at = || event.at(place.stack.day);
+        user_stacks.exclude(|position, event| {
+            let at = || event.at(position.stack.day);
             let facts = Facts {
-                before_start: start.is_some_and(|start| start.hides(place, event)),
+                before_start: start.is_some_and(|start| start.hides(position, event)),
                 retracted: catalog.is_retracted(event),
                 muted: !mutes.is_empty() && is_muted(mutes, event, at(), catalog),
-                seen: inbox.as_ref().is_some_and(|inbox| is_seen(inbox, place)),
+                seen: inbox.as_ref().is_some_and(|inbox| is_seen(inbox, position)),
                 ..Facts::default()
             };
-            let (policies, purpose) = (catalog.policies(), Purpose::Email);
-            classify(&event.t, at, facts, None, policies, purpose).is_some()
+            catalog.exclusion(event, facts, Purpose::Email).is_some()
         });
     }
     Ok(())
@@ -94,15 +91,16 @@ pub async fn exclude(
 /// feed (`digest.skip_seen`); otherwise and for users without one, `None`. An event that arrives
 /// after the user marked its object is new. Events older than `feed.since` count as not seen here.
 pub async fn load_inboxes(context: &Context, users: &[UserId]) -> Result<Vec<Option<Inbox>>> {
-    match context.config.digest.skip_seen {
-        true => context.store.inboxes(users).await,
-        false => Ok(vec![None; users.len()]),
+    if context.config.digest.skip_seen {
+        context.store.inboxes(users).await
+    } else {
+        Ok(vec![None; users.len()])
     }
 }
 
 /// Returns whether the user saw the entry at this position.
-pub fn is_seen(inbox: &Inbox, place: Position) -> bool {
-    inbox.state(place) > ItemState::Unseen
+pub fn is_seen(inbox: &Inbox, position: Position) -> bool {
+    inbox.state(position) > ItemState::Unseen
 }
 
 /// Returns whether a mute can exclude the event, before anything is looked up. `classify` ignores
@@ -137,11 +135,19 @@ pub fn muted_since(
 
 /// Returns the events that may be muted, before anything is looked up.
 fn possibly_muted<'a>(
-    events: impl Iterator<Item = (&'a Mutes, &'a Event, DateTime<Utc>)>,
+    events: impl Iterator<Item = (Position, &'a Event)>,
+    mutes: &Mutes,
     policies: &Policies,
 ) -> Vec<Event> {
-    let possible = events.filter(|(mutes, event, at)| may_be_muted(mutes, event, *at, policies));
-    possible.map(|(_, event, _)| event.clone()).collect()
+    if mutes.is_empty() {
+        return Vec::new();
+    }
+    events
+        .filter(|(position, event)| {
+            may_be_muted(mutes, event, event.at(position.stack.day), policies)
+        })
+        .map(|(_, event)| event.clone())
+        .collect()
 }
 
 /// Loads the objects and details of these events, for [`is_muted`].
@@ -158,20 +164,15 @@ pub type MutedPositions = HashMap<Position, DateTime<Utc>>;
 
 /// Returns the positions of muted events in a user's stacks, and since when each is muted.
 pub async fn muted_positions(
-    person: &UserStacks,
+    user_stacks: &UserStacks,
     mutes: &Mutes,
     catalog: &mut Catalog,
 ) -> Result<MutedPositions> {
-    let events = || {
-        let events = person.stacks.iter().flat_map(Stack::events);
-        events.map(|(place, event)| (place, event, event.at(place.stack.day)))
-    };
-    let mutable = events().map(|(_, event, at)| (mutes, event, at));
-    let mutable = possibly_muted(mutable, catalog.policies());
-    load_mute_facts(mutable, catalog).await?;
-    let muted = events().filter_map(|(place, event, at)| {
-        let since = muted_since(mutes, event, at, catalog)?;
-        Some((place, since))
+    let events = || user_stacks.stacks.iter().flat_map(Stack::events);
+    load_mute_facts(possibly_muted(events(), mutes, catalog.policies()), catalog).await?;
+    let muted = events().filter_map(|(position, event)| {
+        let since = muted_since(mutes, event, event.at(position.stack.day), catalog)?;
+        Some((position, since))
     });
     Ok(muted.collect())
 }

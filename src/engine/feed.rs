@@ -23,8 +23,8 @@ use crate::domain::feed_page::{FeedCursor, GroupKey, Query, grouped, select};
 use crate::domain::object::topic_key;
 use crate::domain::user::TypePreference;
 use crate::domain::{
-    Day, DaySet, Event, EventType, Facts, Id, Inbox, Invalid, Object, ObjectId, ObjectKey, Purpose,
-    Route, Stack, UserId, UserStacks, classify, distinct,
+    Day, DaySet, Event, EventType, Id, Inbox, Invalid, Object, ObjectId, ObjectKey, Route, Stack,
+    UserId, UserStacks, distinct,
 };
 use crate::store::{self, FeedParts, Store};
 use crate::wire::feed::{FeedCounts, FeedGroup, FeedItem, FeedPage, GroupPage};
@@ -50,22 +50,23 @@ pub struct FeedResponse<T> {
     pub answer: T,
     /// The response is valid for the UTC day, until one of these objects or the user's data
     /// changes.
-    pub about: Vec<ObjectKey>,
+    pub depends_on: Vec<ObjectKey>,
     /// When the oldest cached data in the response was read, if there is any.
     pub as_of: Option<DateTime<Utc>>,
 }
 
 impl<T> FeedResponse<T> {
-    /// Applies a function to the response.
-    pub fn map<U>(self, form: impl FnOnce(T) -> U) -> FeedResponse<U> {
-        FeedResponse { answer: form(self.answer), about: self.about, as_of: self.as_of }
+    /// Converts the response, and keeps what it depends on.
+    pub fn map<U>(self, convert: impl FnOnce(T) -> U) -> FeedResponse<U> {
+        let Self { answer, depends_on, as_of } = self;
+        FeedResponse { answer: convert(answer), depends_on, as_of }
     }
 }
 
 /// A user's current feed without retracted events and types that feeds do not show.
 struct UserFeed {
     window: Arc<UserWindow>,
-    person: UserStacks,
+    user_stacks: UserStacks,
     inbox: Inbox,
     /// The positions of muted events. They are shown, and count as read.
     muted: eligibility::MutedPositions,
@@ -73,11 +74,10 @@ struct UserFeed {
     as_of: Option<DateTime<Utc>>,
 }
 
-/// The name of an item.
-type Name<'a> = (&'a EventType, &'a ObjectId);
+/// The identity of an item: its event type and object.
+type ItemKey<'a> = (&'a EventType, &'a ObjectId);
 
-/// The state of each item.
-type States<'a> = HashMap<Name<'a>, ItemState>;
+type ItemStates<'a> = HashMap<ItemKey<'a>, ItemState>;
 
 /// A request for a page of items or groups.
 #[derive(Debug, Clone)]
@@ -97,20 +97,20 @@ pub const MAX_LIMIT: usize = 200;
 /// The most bytes of the objects on a page. A page has at least one item, even if it is larger.
 pub const MAX_PAGE_BYTES: usize = 2 << 20;
 /// The number of items that a group shows.
-const SHOWN: usize = 3;
+const ITEMS_PER_GROUP: usize = 3;
 
-/// Cuts a list to what fits on a page, at least one, by `bytes` of each. Returns whether there is
-/// more.
-fn cut_to_fit<T>(list: &mut Vec<T>, limit: usize, bytes: impl Fn(&T) -> usize) -> bool {
-    let mut all = 0;
-    let fits = list.iter().take(limit).take_while(|item| {
-        all += bytes(item);
-        all <= MAX_PAGE_BYTES
-    });
-    let fitting = fits.count().max(1);
-    let more = list.len() > fitting;
+/// Cuts a list to the elements that fit on a page, but at least one. Returns whether it removed
+/// any.
+fn cut_to_fit<T>(list: &mut Vec<T>, limit: usize, bytes_of: impl Fn(&T) -> usize) -> bool {
+    let mut bytes = 0;
+    let fits = |element: &&T| {
+        bytes += bytes_of(element);
+        bytes <= MAX_PAGE_BYTES
+    };
+    let fitting = list.iter().take(limit).take_while(fits).count().max(1);
+    let has_more = list.len() > fitting;
     list.truncate(fitting);
-    more
+    has_more
 }
 
 impl Feeds {
@@ -122,24 +122,24 @@ impl Feeds {
     pub async fn page(&self, request: &FeedRequest) -> Result<FeedResponse<FeedPage>> {
         let query = &request.query;
         let (feed, mut catalog) = self.read_for(request).await?;
-        let (counts, mut about) = self.counts_of(&feed, &catalog);
-        let mut shown = Vec::new();
+        let (counts, mut depends_on) = self.counts_of(&feed, &catalog);
         let states = self.states(&feed);
-        for entry in selected(&feed.person, query, &states) {
+        let mut shown = Vec::new();
+        for entry in selected(&feed.user_stacks, query, &states) {
             if shown.len() > request.limit {
                 break;
             }
-            about.push(catalog.key(entry.event));
-            let object = catalog.applies(entry.event);
-            let object = object.filter(|object| query.is_about(object));
-            shown.extend(object.map(|object| (entry, object)));
+            depends_on.push(catalog.key(entry.event));
+            if let Some(object) = catalog.applies(entry.event)
+                && query.is_about(&object)
+            {
+                shown.push((entry, object));
+            }
         }
-        let more = cut_to_fit(&mut shown, request.limit, |(_, object)| object.bytes());
-        let mailed = self.mailed(&feed);
-        let items = items(&mut catalog, &states, &mailed, shown).await?;
-        let next = items.last().filter(|_| more).map(|item| item.id);
-        let answer = FeedPage { items, next, counts };
-        Ok(feed.answer(answer, about, &catalog))
+        let has_more = cut_to_fit(&mut shown, request.limit, |(_, object)| object.bytes());
+        let items = build_items(&mut catalog, &states, &self.emailed(&feed), shown).await?;
+        let next = items.last().filter(|_| has_more).map(|item| item.id);
+        Ok(feed.respond(FeedPage { items, next, counts }, depends_on, &catalog))
     }
 
     /// Returns a page of groups, at most `limit`.
@@ -150,96 +150,87 @@ impl Feeds {
     pub async fn groups(&self, request: &FeedRequest) -> Result<FeedResponse<GroupPage>> {
         let query = &request.query;
         let (feed, mut catalog) = self.read_for(request).await?;
-        let (counts, mut about) = self.counts_of(&feed, &catalog);
+        let (counts, mut depends_on) = self.counts_of(&feed, &catalog);
         // The end of the previous page applies to groups, not to items.
         let ungrouped = Query { before: None, ..query.clone() };
         let states = self.states(&feed);
-        let selected = selected(&feed.person, &ungrouped, &states);
-        about.extend(selected.iter().map(|entry| catalog.key(entry.event)));
-        let applying = selected.into_iter().filter_map(|entry| {
-            let object = catalog.applies(entry.event)?;
-            if !query.is_about(&object) {
-                return None;
-            }
+        let selected = selected(&feed.user_stacks, &ungrouped, &states);
+        depends_on.extend(selected.iter().map(|entry| catalog.key(entry.event)));
+        let mut groups = grouped(selected.into_iter().filter_map(|entry| {
+            let object = catalog.applies(entry.event).filter(|object| query.is_about(object))?;
             let key = GroupKey {
                 day: entry.position.stack.day,
                 kind: entry.event.t.clone(),
                 about: topic_key(&object).into_owned(),
             };
             Some((key, (entry, object)))
+        }));
+        groups.retain(|(_, entries)| query.before.is_none_or(|end| entries[0].0.position < end));
+        let has_more = cut_to_fit(&mut groups, request.limit, |(_, entries)| {
+            entries.iter().take(ITEMS_PER_GROUP).map(|(_, object)| object.bytes()).sum()
         });
-        let mut groups = grouped(applying);
-        groups.retain(|(_, items)| query.before.is_none_or(|end| items[0].0.position < end));
-        let more = cut_to_fit(&mut groups, request.limit, |(_, items)| {
-            let shown = items.iter().take(SHOWN);
-            shown.map(|(_, object)| object.bytes()).sum()
-        });
-        let shown = groups.iter().flat_map(|(_, items)| items.iter().take(SHOWN));
-        let shown = shown.cloned().collect();
-        let mailed = self.mailed(&feed);
-        let items = items(&mut catalog, &states, &mailed, shown).await?;
-        let mut items = items.into_iter();
-        let group = |(key, entries): (GroupKey, Vec<(EventAt<'_>, Arc<Object>)>)| {
-            let states_of = || entries.iter().map(|of| state_of(&states, of.0.event));
-            let unseen = states_of().filter(|state| *state == ItemState::Unseen);
-            let unread = states_of().filter(|state| state.is_unread());
+        let entries = groups.iter().flat_map(|(_, entries)| entries.iter().take(ITEMS_PER_GROUP));
+        let shown = entries.cloned().collect();
+        let emailed = self.emailed(&feed);
+        let mut items = build_items(&mut catalog, &states, &emailed, shown).await?.into_iter();
+        let build_group = |(key, entries): (GroupKey, Vec<(EventAt<'_>, Arc<Object>)>)| {
+            let (mut unseen, mut unread) = (0, 0);
+            for (entry, _) in &entries {
+                let state = state_of(&states, entry.event);
+                unseen += u64::from(state == ItemState::Unseen);
+                unread += u64::from(state.is_unread());
+            }
             FeedGroup {
                 id: entries[0].0.position,
                 at: entries[0].0.at,
                 count: entries.len() as u64,
-                unseen: unseen.count() as u64,
-                unread: unread.count() as u64,
+                unseen,
+                unread,
                 items_url: FeedGroup::items_url(&request.user, &key, query),
                 day: key.day,
                 kind: key.kind,
                 about: key.about,
-                items: items.by_ref().take(entries.len().min(SHOWN)).collect(),
+                items: items.by_ref().take(entries.len().min(ITEMS_PER_GROUP)).collect(),
             }
         };
-        let groups: Vec<FeedGroup> = groups.into_iter().map(group).collect();
-        let answer = GroupPage {
-            next: groups.last().filter(|_| more).map(|group| group.id),
-            groups,
-            counts,
-        };
-        Ok(feed.answer(answer, about, &catalog))
+        let groups: Vec<FeedGroup> = groups.into_iter().map(build_group).collect();
+        let next = groups.last().filter(|_| has_more).map(|group| group.id);
+        Ok(feed.respond(GroupPage { groups, next, counts }, depends_on, &catalog))
     }
 
-    /// Counts the unseen and unread items. `accepts_cached` has the same meaning as in [`FeedRequest`].
+    /// Counts the unseen and unread items. `accepts_cached` has the same meaning as in
+    /// [`FeedRequest`].
     pub async fn counts(
         &self,
         user: &UserId,
         accepts_cached: bool,
     ) -> Result<FeedResponse<FeedCounts>> {
         let (feed, catalog) = self.read(user, |_| accepts_cached).await?;
-        let (counts, about) = self.counts_of(&feed, &catalog);
-        Ok(feed.answer(counts, about, &catalog))
+        let (counts, depends_on) = self.counts_of(&feed, &catalog);
+        Ok(feed.respond(counts, depends_on, &catalog))
     }
 
     /// Counts the unseen and unread items. Also returns the objects that the counts depend on.
     fn counts_of(&self, feed: &UserFeed, catalog: &Catalog) -> (FeedCounts, Vec<ObjectKey>) {
-        let (mut unseen, mut unread, mut about) = (0, 0, Vec::new());
-        for entry in feed.person.events() {
+        let (mut unseen, mut unread, mut depends_on) = (0, 0, Vec::new());
+        for entry in feed.user_stacks.events() {
             let state = self.state(feed, &entry);
             if !state.is_unread() {
                 continue;
             }
-            about.push(catalog.key(entry.event));
+            depends_on.push(catalog.key(entry.event));
             if catalog.applies(entry.event).is_some() {
                 unread += 1;
                 unseen += u64::from(state == ItemState::Unseen);
             }
         }
-        let cursor = FeedCursor::at_end_of(&feed.person);
-        let counts = FeedCounts { unseen, unread, cursor };
-        (counts, about)
+        let cursor = FeedCursor::at_end_of(&feed.user_stacks);
+        (FeedCounts { unseen, unread, cursor }, depends_on)
     }
 
     async fn inbox(&self, user: &UserId) -> Result<Inbox> {
-        let store = &self.context.store;
-        let found = store.inboxes(std::slice::from_ref(user)).await?;
-        let found = found.into_iter().next().flatten();
-        Ok(found.unwrap_or_else(|| Inbox::empty(user.clone())))
+        let mut inboxes = self.context.store.inboxes(std::slice::from_ref(user)).await?;
+        Ok(inboxes.pop().flatten().unwrap_or_else(|| Inbox::empty(user.clone())))
     }
 
     /// Returns the current feed for a page, with the loaded facts about its events.
@@ -250,9 +241,10 @@ impl Feeds {
         }
         let query = &request.query;
         // A later page can use a cached window that contains the item from which it continues.
-        let is_enough = |person: &UserStacks| {
-            let names = query.before.is_some_and(|place| person.holds(place));
-            (names || query.before.is_none() && request.accepts_cached) && query.is_within(person)
+        let is_enough = |user_stacks: &UserStacks| {
+            let has_cursor_item = query.before.is_some_and(|before| user_stacks.holds(before));
+            (has_cursor_item || query.before.is_none() && request.accepts_cached)
+                && query.is_within(user_stacks)
         };
         self.read(&request.user, is_enough).await
     }
@@ -267,53 +259,45 @@ impl Feeds {
         let now = self.context.clock.now();
         let days = DaySet::ending(Day::of(now), self.context.config.window_back);
         let cached = self.cache.window(user, &days);
-        let cached = cached.filter(|(cached, _)| is_enough(&cached.person));
-        let (window, as_of) = match cached {
-            Some((cached, read)) => (cached, Some(read)),
+        let (window, as_of) = match cached.filter(|(window, _)| is_enough(&window.user_stacks)) {
+            Some((window, read_at)) => (window, Some(read_at)),
             None => (self.read_window(user, days).await?, None),
         };
-        let mut person = window.person.clone();
-        let mut catalog = Catalog::of_feeds(&self.context, &self.cache);
-        let events = person.stacks.iter().flat_map(Stack::events);
+        let mut user_stacks = window.user_stacks.clone();
+        let mut catalog = Catalog::for_feeds(&self.context, &self.cache);
+        let events = user_stacks.stacks.iter().flat_map(Stack::events);
         catalog.load(events.map(|(_, event)| event)).await?;
-        // Withdrawn objects stay: their items come back if they become notifiable again.
-        person.exclude(|_, event| {
-            let facts = Facts { retracted: catalog.is_retracted(event), ..Facts::default() };
-            let (at, policies) = (|| DateTime::UNIX_EPOCH, &self.context.policies);
-            classify(&event.t, at, facts, None, policies, Purpose::Feed).is_some()
-        });
-        let muted = eligibility::muted_positions(&person, &window.mutes, &mut catalog).await?;
-        let feed = UserFeed { person, inbox: window.inbox.clone(), window, muted, as_of };
-        Ok((feed, catalog))
+        user_stacks.exclude(|_, event| !catalog.is_in_feed(event));
+        let muted = eligibility::muted_positions(&user_stacks, &window.mutes, &mut catalog).await?;
+        let inbox = window.inbox.clone();
+        Ok((UserFeed { window, user_stacks, inbox, muted, as_of }, catalog))
     }
 
     async fn read_window(&self, user: &UserId, window: DaySet) -> Result<Arc<UserWindow>> {
         let version = self.cache.version_of_user(user);
         let store = &self.context.store;
         let read = |requests| read_feeds(Arc::clone(store), requests);
-        let request = (window.clone(), user.clone());
-        let mut parts = self.reads.call(request, read).await?;
-        let start = start_of(&*self.context.store, user, parts.user.as_ref()).await?;
+        let mut parts = self.reads.call((window.clone(), user.clone()), read).await?;
+        let start = start_of(&**store, user, parts.user.as_ref()).await?;
         parts.person.begin_at(start);
-        let choices = parts.user.map(|user| (user.mutes, user.types)).unzip();
-        let read = Arc::new(UserWindow {
+        let (mutes, types) = parts.user.map(|user| (user.mutes, user.types)).unzip();
+        let user_window = Arc::new(UserWindow {
             window,
-            person: parts.person,
+            user_stacks: parts.person,
             inbox: parts.inbox.unwrap_or_else(|| Inbox::empty(user.clone())),
-            mutes: choices.0.unwrap_or_default(),
-            types: choices.1,
+            mutes: mutes.unwrap_or_default(),
+            types,
         });
         if let Some(version) = version {
-            self.cache.put_window(Arc::clone(&read), version);
+            self.cache.put_window(Arc::clone(&user_window), version);
         }
-        Ok(read)
+        Ok(user_window)
     }
 
     /// Returns the state of each item. It is that of the item's oldest position in the window.
-    fn states<'a>(&self, feed: &'a UserFeed) -> States<'a> {
-        let events = feed.person.events().into_iter();
-        let states = events.map(|entry| (name(entry.event), self.state(feed, &entry)));
-        states.collect()
+    fn states<'a>(&self, feed: &'a UserFeed) -> ItemStates<'a> {
+        let events = feed.user_stacks.events().into_iter();
+        events.map(|entry| (item_key(entry.event), self.state(feed, &entry))).collect()
     }
 
     fn state(&self, feed: &UserFeed, entry: &EventAt<'_>) -> ItemState {
@@ -328,31 +312,32 @@ impl Feeds {
         }
     }
 
-    /// Returns the items that an email covers at any position: the marker of a batch names the
-    /// event, or that of a digest covers the entry and the event's route was the digest then.
-    fn mailed<'a>(&self, feed: &'a UserFeed) -> HashSet<Name<'a>> {
-        let (types, policies) = (feed.window.types.as_ref(), &self.context.policies);
-        let is_for_digest = |event: &Event, day: Day, marked: DateTime<Utc>| {
-            types.is_none_or(|types| {
-                let (chosen, at) = (types.get(&event.t), event.at(day));
-                // A later choice does not say what the route was before.
-                chosen.is_some_and(|chosen| chosen.since >= marked)
-                    || TypePreference::route(chosen, &event.t, at, policies) == Route::Digest
-            })
+    /// Returns the items that were emailed. At any of the item's positions, a batch marker names
+    /// the event; or a digest marker covers it, and the event's route was the digest.
+    fn emailed<'a>(&self, feed: &'a UserFeed) -> HashSet<ItemKey<'a>> {
+        let was_for_digest = |event: &Event, day: Day, marked_at: DateTime<Utc>| {
+            let Some(types) = &feed.window.types else { return true };
+            let chosen = types.get(&event.t);
+            // A later choice does not say what the route was before.
+            chosen.is_some_and(|chosen| chosen.since >= marked_at)
+                || TypePreference::route(chosen, &event.t, event.at(day), &self.context.policies)
+                    == Route::Digest
         };
-        let mut found = HashSet::new();
-        for stack in &feed.person.stacks {
-            let by_batch = stack.emailed_ids();
-            let mailed = stack.events().filter(|(place, event)| {
+        let mut emailed = HashSet::new();
+        for stack in &feed.user_stacks.stacks {
+            let batch_events = stack.emailed_ids();
+            for (position, event) in stack.events() {
                 // Markers of older writers name no email.
-                let marker = stack.covering(place.index).filter(|of| of.n.is_some());
-                let marked = marker.and_then(|marker| marker.id).map(Id::time);
-                event.i.is_some_and(|id| by_batch.contains(&id))
-                    || marked.is_some_and(|at| is_for_digest(event, stack.id.day, at))
-            });
-            found.extend(mailed.map(|(_, event)| name(event)));
+                let marker = stack.covering(position.index).filter(|marker| marker.n.is_some());
+                let marked_at = marker.and_then(|marker| marker.id).map(Id::time);
+                if event.i.is_some_and(|id| batch_events.contains(&id))
+                    || marked_at.is_some_and(|at| was_for_digest(event, stack.id.day, at))
+                {
+                    emailed.insert(item_key(event));
+                }
+            }
         }
-        found
+        emailed
     }
 }
 
@@ -361,59 +346,66 @@ async fn read_feeds(
     store: Arc<dyn Store>,
     requests: Vec<(DaySet, UserId)>,
 ) -> store::Result<Vec<FeedParts>> {
-    let mut all = Vec::with_capacity(requests.len());
-    for same in requests.chunk_by(|one, next| one.0 == next.0) {
-        let users = distinct(same.iter().map(|(_, user)| user.clone()));
-        let parts = store.feeds(same[0].0.clone(), &users).await?;
-        let places = same.iter().filter_map(|(_, user)| users.binary_search(user).ok());
-        all.extend(places.map(|place| parts[place].clone()));
+    let mut feeds = Vec::with_capacity(requests.len());
+    for same_window in requests.chunk_by(|(window, _), (next, _)| window == next) {
+        let users = distinct(same_window.iter().map(|(_, user)| user.clone()));
+        let parts = store.feeds(same_window[0].0.clone(), &users).await?;
+        let indexes = same_window.iter().filter_map(|(_, user)| users.binary_search(user).ok());
+        feeds.extend(indexes.map(|index| parts[index].clone()));
     }
-    Ok(all)
+    Ok(feeds)
 }
 
 impl UserFeed {
-    fn answer<T>(&self, answer: T, about: Vec<ObjectKey>, catalog: &Catalog) -> FeedResponse<T> {
-        let as_of = [self.as_of, catalog.as_of()];
-        FeedResponse { answer, about, as_of: as_of.into_iter().flatten().min() }
+    fn respond<T>(
+        &self,
+        answer: T,
+        depends_on: Vec<ObjectKey>,
+        catalog: &Catalog,
+    ) -> FeedResponse<T> {
+        let as_of = [self.as_of, catalog.as_of()].into_iter().flatten().min();
+        FeedResponse { answer, depends_on, as_of }
     }
 }
 
-/// Returns these entries as items, with their states and details.
-async fn items(
+/// Loads the details of these entries and builds their items.
+async fn build_items(
     catalog: &mut Catalog,
-    states: &States<'_>,
-    mailed: &HashSet<Name<'_>>,
-    shown: Vec<(EventAt<'_>, Arc<Object>)>,
+    states: &ItemStates<'_>,
+    emailed: &HashSet<ItemKey<'_>>,
+    entries: Vec<(EventAt<'_>, Arc<Object>)>,
 ) -> Result<Vec<FeedItem>> {
-    let events = shown.iter().map(|(entry, _)| entry.event);
-    catalog.load_details(events).await?;
-    let item = |(entry, about): (EventAt<'_>, Arc<Object>)| FeedItem {
+    catalog.load_details(entries.iter().map(|(entry, _)| entry.event)).await?;
+    let build = |(entry, object): (EventAt<'_>, Arc<Object>)| FeedItem {
         id: entry.position,
         kind: entry.event.t.clone(),
         object: entry.event.o.clone(),
         at: entry.at,
         state: state_of(states, entry.event),
-        mailed: mailed.contains(&name(entry.event)),
-        about,
+        mailed: emailed.contains(&item_key(entry.event)),
+        about: object,
         details: catalog.details(entry.event),
         words: None,
     };
-    Ok(shown.into_iter().map(item).collect())
+    Ok(entries.into_iter().map(build).collect())
 }
 
 /// Returns the events that the query selects, newest first, without the filters by object.
-fn selected<'a>(person: &'a UserStacks, query: &Query, states: &States<'_>) -> Vec<EventAt<'a>> {
-    let mut selected = select(person, query);
+fn selected<'a>(
+    user_stacks: &'a UserStacks,
+    query: &Query,
+    states: &ItemStates<'_>,
+) -> Vec<EventAt<'a>> {
+    let mut selected = select(user_stacks, query);
     selected.retain(|entry| query.state.admits(state_of(states, entry.event)));
     selected
 }
 
-fn name(event: &Event) -> Name<'_> {
+fn item_key(event: &Event) -> ItemKey<'_> {
     (&event.t, &event.o)
 }
 
 /// Returns the state of an item; unlisted items are unseen.
-fn state_of(states: &States<'_>, event: &Event) -> ItemState {
-    let state = states.get(&name(event)).copied();
-    state.unwrap_or(ItemState::Unseen)
+fn state_of(states: &ItemStates<'_>, event: &Event) -> ItemState {
+    states.get(&item_key(event)).copied().unwrap_or(ItemState::Unseen)
 }

@@ -10,35 +10,33 @@ pub mod personal;
 pub mod records;
 pub mod unknown_names;
 
-/// The number of users in one read.
-const PAGE: usize = 1_000;
+const USERS_PER_READ: usize = 1_000;
 /// The most users that are named. All are counted.
-const NAMED: usize = 10;
+const MAX_NAMED: usize = 10;
 
 /// Finds users whose stored record has fields that this version cannot read. Such a field has its
 /// default for now ([`crate::domain::user::UnreadableField`]).
 ///
-/// Reads the records of at most `most` users, in the order of their ids.
-pub async fn find_unreadable(directory: &dyn Directory, most: usize) -> Result<UnreadableUsers> {
-    let (mut found, mut read, mut last) = (UnreadableUsers::default(), 0, None);
-    while read < most {
-        let limit = PAGE.min(most - read);
-        let all = PeopleFilter::All;
-        let page = directory.find_people(&all, last.as_ref(), limit).await?;
-        read += page.len();
-        let users = directory.users(&page).await?.into_iter().flatten();
+/// Reads the records of at most `max` users, in the order of their ids.
+pub async fn find_unreadable(directory: &dyn Directory, max: usize) -> Result<UnreadableUsers> {
+    let (mut unreadable, mut checked, mut last) = (UnreadableUsers::default(), 0, None);
+    while checked < max {
+        let limit = USERS_PER_READ.min(max - checked);
+        let ids = directory.find_people(&PeopleFilter::All, last.as_ref(), limit).await?;
+        checked += ids.len();
+        let users = directory.users(&ids).await?.into_iter().flatten();
         for user in users.filter(|user| !user.unreadable.is_empty()) {
-            found.users += 1;
-            if found.first.len() < NAMED {
+            unreadable.users += 1;
+            if unreadable.first.len() < MAX_NAMED {
                 let (user, fields) = (user.id, user.unreadable);
-                found.first.push(UnreadableUser { user, fields });
+                unreadable.first.push(UnreadableUser { user, fields });
             }
         }
-        if page.len() < limit {
+        if ids.len() < limit {
             break;
         }
-        last = page.last().cloned();
+        last = ids.last().cloned();
     }
-    found.read = read as u64;
-    Ok(found)
+    unreadable.read = checked as u64;
+    Ok(unreadable)
 }

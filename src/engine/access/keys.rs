@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use tokio::sync::Mutex;
 
-use super::random;
+use super::random_bytes;
 use crate::context::Context;
 use crate::domain::{Invalid, KeyName, KeyRecord, Scope, Secret};
 use crate::engine::Result;
@@ -21,8 +21,8 @@ use crate::store::{self, Error, NoteFilter, Notes};
 use crate::wire::user::KeyView;
 
 /// The prefix of the names of the notes that store keys.
-const NOTES: &str = "key:";
-const PREFIX: &str = "tdg_";
+const NOTE_PREFIX: &str = "key:";
+const KEY_PREFIX: &str = "tdg_";
 
 /// Creates, lists and revokes server keys.
 pub struct ServerKeys {
@@ -36,18 +36,18 @@ impl ServerKeys {
     ///
     /// [`Invalid`] if a key with this name exists.
     pub async fn create(&self, name: &KeyName, scope: Scope) -> Result<Secret> {
-        let random = BASE64_URL_SAFE_NO_PAD.encode(random("making up a server key")?);
-        let key = Secret::new(format!("{PREFIX}{scope}_{random}"));
+        let random = BASE64_URL_SAFE_NO_PAD.encode(random_bytes("creating a server key")?);
+        let key = Secret::new(format!("{KEY_PREFIX}{scope}_{random}"));
         let record = KeyRecord {
             hash: hex::encode(hash(key.expose().as_bytes())),
             scope,
             created: self.context.clock.now(),
         };
         let text = serde_json::to_string(&record).expect("text and a time are always JSON");
-        let (note, store) = (note(name), &self.context.store);
-        let is_new = store.swap_note(&note, None, Some(&text)).await?;
+        let (note_name, store) = (note_name(name), &self.context.store);
+        let is_new = store.swap_note(&note_name, None, Some(&text)).await?;
         // If the reply to the first write was lost, the note is our own.
-        if is_new || store.note(&note).await? == Some(text) {
+        if is_new || store.note(&note_name).await? == Some(text) {
             return Ok(key);
         }
         let why = "is taken; choose another, or revoke that key first";
@@ -61,25 +61,25 @@ impl ServerKeys {
             scope: record.scope,
             created: record.created,
         };
-        let stored = read(&*self.context.store).await?.into_iter();
-        stored.map(|key| Ok(key.map(view)?)).collect()
+        let keys = read_keys(&*self.context.store).await?;
+        keys.into_iter().map(|key| Ok(key.map(view)?)).collect()
     }
 
     /// Removes the key with this name. Returns whether it existed.
     pub async fn revoke(&self, name: &KeyName) -> Result<bool> {
-        let (note, store) = (note(name), &self.context.store);
+        let (note_name, store) = (note_name(name), &self.context.store);
         let mut existed = false;
         // Repeats if another process creates the key again at the same time.
-        while let Some(stored) = store.note(&note).await? {
+        while let Some(stored) = store.note(&note_name).await? {
             existed = true;
-            store.swap_note(&note, Some(&stored), None).await?;
+            store.swap_note(&note_name, Some(&stored), None).await?;
         }
         Ok(existed)
     }
 }
 
-fn note(name: &KeyName) -> String {
-    format!("{NOTES}{name}")
+fn note_name(name: &KeyName) -> String {
+    format!("{NOTE_PREFIX}{name}")
 }
 
 fn hash(key: &[u8]) -> [u8; 32] {
@@ -87,25 +87,24 @@ fn hash(key: &[u8]) -> [u8; 32] {
 }
 
 /// Reads all stored keys. A note that cannot be read is an error in the list.
-async fn read(notes: &dyn Notes) -> Result<Vec<store::Result<NamedKey>>> {
-    let read = |(note, text): (String, String)| {
-        let name = KeyName::stored(note.strip_prefix(NOTES).unwrap_or(&note));
+async fn read_keys(store: &dyn Notes) -> Result<Vec<store::Result<NamedKey>>> {
+    let parse = |(note, text): (String, String)| {
+        let name = KeyName::stored(note.strip_prefix(NOTE_PREFIX).unwrap_or(&note));
         // The text is not part of the error, because it may contain a hash.
-        let bad = |_| Error::corrupt(format!("the note {note:?}"), "it is no key's");
-        let record = serde_json::from_str(&text).map_err(bad)?;
-        Ok((name, record))
+        let corrupt = |_| Error::corrupt(format!("the note {note:?}"), "it is no key's");
+        Ok((name, serde_json::from_str(&text).map_err(corrupt)?))
     };
-    Ok(notes.notes(NoteFilter::Prefix(NOTES)).await?.into_iter().map(read).collect())
+    Ok(store.notes(NoteFilter::Prefix(NOTE_PREFIX)).await?.into_iter().map(parse).collect())
 }
 
 type NamedKey = (KeyName, KeyRecord);
 
 /// The longest time between two reads of the keys.
-const FRESH: TimeDelta = TimeDelta::seconds(5);
+const MAX_CACHE_AGE: TimeDelta = TimeDelta::seconds(5);
 /// The operation in error messages.
 const READING: &str = "reading the server keys";
 /// The time limit of a read.
-const PATIENCE: Duration = Duration::from_secs(2);
+const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A recognized key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -137,28 +136,28 @@ impl KeyRing {
         Self { configured: hash(configured.as_bytes()), context, cache: Mutex::default() }
     }
 
-    /// Returns the entry of a key; `None` if it is invalid.
+    /// Returns the name and scope of a key; `None` if it is invalid.
     ///
     /// # Errors
     ///
     /// Fails if the store is unreachable and its keys were never read.
-    pub async fn entry(&self, given: &[u8]) -> Result<Option<RecognizedKey>> {
-        let given_hash = hash(given);
-        if self.configured.ct_eq(&given_hash).into() {
+    pub async fn recognize(&self, key: &[u8]) -> Result<Option<RecognizedKey>> {
+        let key_hash = hash(key);
+        if self.configured.ct_eq(&key_hash).into() {
             return Ok(Some(RecognizedKey { name: None, scope: Scope::Admin }));
         }
-        if !given.starts_with(PREFIX.as_bytes()) {
+        if !key.starts_with(KEY_PREFIX.as_bytes()) {
             return Ok(None);
         }
         // All keys are compared, so that the time does not depend on the position.
-        let (mut found, given_hash) = (None, hex::encode(given_hash));
-        for (name, key) in self.stored_keys().await?.iter() {
-            if bool::from(key.hash.as_bytes().ct_eq(given_hash.as_bytes())) {
-                let (name, scope) = (Some(name.clone()), key.scope);
-                found = Some(RecognizedKey { name, scope });
+        let (mut recognized, key_hash) = (None, hex::encode(key_hash));
+        for (name, record) in self.stored_keys().await?.iter() {
+            if bool::from(record.hash.as_bytes().ct_eq(key_hash.as_bytes())) {
+                let (name, scope) = (Some(name.clone()), record.scope);
+                recognized = Some(RecognizedKey { name, scope });
             }
         }
-        Ok(found)
+        Ok(recognized)
     }
 
     /// Returns the stored keys, and reads them again if the last read is too old.
@@ -166,24 +165,21 @@ impl KeyRing {
         let mut cache = self.cache.lock().await;
         let now = self.context.clock.now();
         // A clock that was set back makes an old read look new, so the difference is absolute.
-        let is_fresh = cache.read_at.is_some_and(|at| (now - at).abs() < FRESH);
-        if is_fresh {
-            let away = || Error::database(READING, "the store did not answer a moment ago");
-            return Ok(cache.keys.clone().ok_or_else(away)?);
+        if cache.read_at.is_some_and(|at| (now - at).abs() < MAX_CACHE_AGE) {
+            let unavailable = || Error::database(READING, "the store did not answer a moment ago");
+            return Ok(cache.keys.clone().ok_or_else(unavailable)?);
         }
-        let read = tokio::time::timeout(PATIENCE, read(&*self.context.store)).await;
-        let read = read.unwrap_or_else(|_| {
-            let why = format!("no answer within {PATIENCE:?}");
-            Err(Error::database(READING, why).into())
-        });
+        let read = tokio::time::timeout(READ_TIMEOUT, read_keys(&*self.context.store)).await;
         // Set after the read: a caller that was canceled while it waited has read nothing.
         cache.read_at = Some(now);
-        match (read, &cache.keys) {
-            (Ok(read), _) => {
-                let readable = read.into_iter().filter_map(|key| {
-                    let warn = |error: &Error| tracing::warn!(%error, "a server key is ignored");
-                    key.inspect_err(warn).ok()
-                });
+        let stored = read.unwrap_or_else(|_| {
+            let why = format!("no answer within {READ_TIMEOUT:?}");
+            Err(Error::database(READING, why).into())
+        });
+        match (stored, &cache.keys) {
+            (Ok(stored), _) => {
+                let warn = |error: &Error| tracing::warn!(%error, "a server key is ignored");
+                let readable = stored.into_iter().filter_map(|key| key.inspect_err(warn).ok());
                 let keys: Arc<[NamedKey]> = readable.collect();
                 cache.keys = Some(keys.clone());
                 Ok(keys)

@@ -11,7 +11,7 @@ fn at(days: i64) -> DateTime<Utc> {
 }
 
 fn link(user: &UserId, stop: &Stop, days: i64) -> Link {
-    Link { user: user.clone(), stop: stop.clone(), brand: None, address: None, issued: at(days) }
+    Link { user: user.clone(), stop: stop.clone(), brand: None, address: None, issued_at: at(days) }
 }
 
 fn seal(user: &UserId, stop: &Stop, days: i64) -> String {
@@ -61,8 +61,8 @@ fn a_token_opens_with_its_user_and_effect() {
 
             let opened = keys().open(&token, at(1));
             assert_eq!(opened, Ok(link(&user, &stop, 0)));
-            let again = seal(&user, &stop, 0);
-            assert_eq!(token, again, "the same email, the same bytes");
+            let repeated = seal(&user, &stop, 0);
+            assert_eq!(token, repeated, "the same email, the same bytes");
             let next = seal(&user, &stop, 7);
             assert_ne!(token, next, "each email has its own");
             assert!(token.len() < MAX_CHARS, "{} characters", token.len());
@@ -123,15 +123,15 @@ fn a_changed_token_is_rejected() {
     for stop in [Stop::All, Stop::Digest, types(&["Comment"]), thread] {
         let token = seal(&mara(), &stop, 0);
 
-        for (place, _) in token.char_indices() {
+        for (position, _) in token.char_indices() {
             let others = "AZaz0129-_=+/.%".chars();
-            for other in others.filter(|c| !token[place..].starts_with(*c)) {
+            for other in others.filter(|c| !token[position..].starts_with(*c)) {
                 let mut forged = token.clone();
-                forged.replace_range(place..=place, &other.to_string());
+                forged.replace_range(position..=position, &other.to_string());
                 let opened = keys().open(&forged, at(1));
                 assert_eq!(opened, Err(LinkError::Forged), "{forged}");
             }
-            assert_eq!(keys().open(&token[..place], at(1)), Err(LinkError::Forged));
+            assert_eq!(keys().open(&token[..position], at(1)), Err(LinkError::Forged));
         }
         for forged in
             [format!("{token}A"), format!("{token}="), format!(" {token}"), "x".repeat(100_000)]
@@ -150,7 +150,7 @@ fn a_user_id_that_resembles_an_encoded_effect_is_only_an_id() {
     let odd = UserId::stored(format!("{inside}mara"));
     let token = seal(&odd, &Stop::All, 0);
 
-    let renamed = format!("{NAMED}{}", &token[1..]);
+    let renamed = format!("{V2_EFFECT}{}", &token[1..]);
 
     assert_eq!(keys().open(&renamed, at(1)), Err(LinkError::Forged));
     assert_eq!(keys().open(&token, at(1)).unwrap().user, odd);
@@ -169,10 +169,10 @@ fn a_token_is_valid_only_for_its_brand() {
     let brands = ["acme", "umbra"].map(BrandName::stored);
     for user in names() {
         for stop in stops() {
-            let of =
+            let with_brand =
                 |brand: Option<&BrandName>| Link { brand: brand.cloned(), ..link(&user, &stop, 0) };
-            let of_brands = [Some(&brands[0]), Some(&brands[1]), None].map(of);
-            let [ours, theirs, neither] = of_brands.map(|link| keys().seal(&link));
+            let links = [Some(&brands[0]), Some(&brands[1]), None].map(with_brand);
+            let [ours, theirs, neither] = links.map(|link| keys().seal(&link));
 
             let opened = keys().open(&ours, at(1)).unwrap();
 

@@ -13,7 +13,7 @@ use ring::hmac;
 use subtle::ConstantTimeEq;
 use tokio::sync::OnceCell;
 
-use super::random;
+use super::random_bytes;
 use crate::config::Config;
 use crate::domain::mutes_and_quiet_hours::Title;
 use crate::domain::{Address, BrandName, EventType, FollowKey, Stop, Subject, UserId};
@@ -22,38 +22,37 @@ use crate::engine::Result;
 use crate::store::Notes;
 
 /// How long a link is valid after its email was begun.
-pub const VALID: TimeDelta = TimeDelta::days(365);
+pub const LINK_VALIDITY: TimeDelta = TimeDelta::days(365);
 
 /// The note that stores the generated secret.
-const NOTE: &str = "link_secret";
+const SECRET_NOTE: &str = "link_secret";
 /// The operation in error messages.
-const SECRET: &str = "making up the secret of links";
+const CREATING_SECRET: &str = "creating the secret of links";
 /// Version 1: a time and a user. The effect is [`Stop::All`].
-const EVERYTHING: char = '1';
+const V1_ALL: char = '1';
 /// Version 2: the effect is between the time and the user.
-const NAMED: char = '2';
+const V2_EFFECT: char = '2';
 /// Version 3: the brand is before the effect.
-const BRANDED: char = '3';
+const V3_BRAND: char = '3';
 /// Version 4: the address of the email is before the brand. An empty brand is the default.
-const ADDRESSED: char = '4';
-const VERSIONS: [char; 4] = [EVERYTHING, NAMED, BRANDED, ADDRESSED];
-/// The bytes of the proof.
-const PROOF: usize = 16;
+const V4_ADDRESS: char = '4';
+const VERSIONS: [char; 4] = [V1_ALL, V2_EFFECT, V3_BRAND, V4_ADDRESS];
+const PROOF_BYTES: usize = 16;
 /// The bytes of the time, in seconds since 1970.
-const MOMENT: usize = 4;
+const TIME_BYTES: usize = 4;
 /// The longest encoded token after its version. Tokens of valid ids and effects are shorter.
 const MAX_CHARS: usize = 1_024;
 /// The most bytes after the time in a token with an address, so that it fits on a line of an email
 /// header. A longer token omits the address.
-const MAX_ADDRESSED: usize = 500;
+const MAX_BYTES_WITH_ADDRESS: usize = 500;
 /// The first byte of an encoded effect.
-const DIGEST: u8 = 0;
-const ALONE: u8 = 1;
-const TYPES: u8 = 2;
+const STOP_DIGEST: u8 = 0;
+const STOP_ALONE: u8 = 1;
+const STOP_TYPES: u8 = 2;
 /// Only in versions 3 and 4.
-const ALL: u8 = 3;
-const FOLLOW: u8 = 4;
-const SUBJECT: u8 = 5;
+const STOP_ALL: u8 = 3;
+const STOP_FOLLOW: u8 = 4;
+const STOP_SUBJECT: u8 = 5;
 /// The id of no user, because ids are not empty.
 const NO_USER: &str = "";
 
@@ -81,7 +80,7 @@ pub struct Link {
     /// The address of the email, if the token contains it.
     pub address: Option<Address>,
     /// When the email was begun, in whole seconds.
-    pub issued: DateTime<Utc>,
+    pub issued_at: DateTime<Utc>,
 }
 
 /// The reasons why a token is rejected.
@@ -89,7 +88,7 @@ pub struct Link {
 pub enum LinkError {
     /// The proof is wrong: the token was forged, cut or changed.
     Forged,
-    /// The token is older than [`VALID`].
+    /// The token is older than [`LINK_VALIDITY`].
     Expired,
 }
 
@@ -109,9 +108,9 @@ impl Links {
 
     /// Builds the configured links of a brand; `None` for the default.
     pub fn of(config: &Config, notes: Arc<dyn Notes>, brand: Option<&BrandName>) -> Self {
-        let server = config.server.clone();
-        let secret = server.link_secret.map(|secret| secret.expose().to_owned());
-        Self { brand: brand.cloned(), ..Self::new(notes, server.public_url, secret) }
+        let server = &config.server;
+        let secret = server.link_secret.as_ref().map(|secret| secret.expose().to_owned());
+        Self { brand: brand.cloned(), ..Self::new(notes, server.public_url.clone(), secret) }
     }
 
     /// Returns the maker of links, or `None` without a public URL.
@@ -133,12 +132,12 @@ impl Links {
             stop: Stop::All,
             brand: None,
             address: None,
-            issued: now,
+            issued_at: now,
         };
         // Only the proof is wrong, because it comes from another secret.
-        let other = LinkKeys(hex::encode(random(SECRET)?));
-        let valid = page(maker.public_url, &maker.keys.seal(&link));
-        Ok(Some((valid, page(maker.public_url, &other.seal(&link)))))
+        let other_keys = LinkKeys(hex::encode(random_bytes(CREATING_SECRET)?));
+        let valid = link_url(maker.public_url, &maker.keys.seal(&link));
+        Ok(Some((valid, link_url(maker.public_url, &other_keys.seal(&link)))))
     }
 
     /// Verifies a token and returns its content.
@@ -152,18 +151,18 @@ impl Links {
     }
 
     async fn keys(&self) -> Result<&LinkKeys> {
-        let read = async || match &self.secret {
+        let load_or_create = async || match &self.secret {
             Some(secret) => Ok(LinkKeys(secret.clone())),
             // The first stored secret wins, for all processes.
             None => loop {
-                if let Some(stored) = self.notes.note(NOTE).await? {
+                if let Some(stored) = self.notes.note(SECRET_NOTE).await? {
                     break Ok(LinkKeys(stored));
                 }
-                let secret = hex::encode(random(SECRET)?);
-                self.notes.swap_note(NOTE, None, Some(&secret)).await?;
+                let secret = hex::encode(random_bytes(CREATING_SECRET)?);
+                self.notes.swap_note(SECRET_NOTE, None, Some(&secret)).await?;
             },
         };
-        self.keys.get_or_try_init(read).await
+        self.keys.get_or_try_init(load_or_create).await
     }
 }
 
@@ -185,21 +184,21 @@ impl LinkMaker<'_> {
                 stop: stop.clone(),
                 brand: self.brand.cloned(),
                 address: address.cloned(),
-                issued: begun,
+                issued_at: begun,
             })
         };
-        let link = |stop: &Stop| page(self.public_url, &token(stop, address));
+        let link = |stop: &Stop| link_url(self.public_url, &token(stop, address));
         // The preferences page offers all choices, so its token does not depend on the email.
-        let choices = page(self.public_url, &token(&Stop::All, None));
+        let all = link_url(self.public_url, &token(&Stop::All, None));
         Personal {
             unsubscribe: stop.map(link),
-            preferences: format!("{choices}/preferences"),
+            preferences: format!("{all}/preferences"),
             mute: mute.map(link),
         }
     }
 }
 
-fn page(public_url: &str, token: &str) -> String {
+fn link_url(public_url: &str, token: &str) -> String {
     format!("{public_url}/u/{token}")
 }
 
@@ -208,18 +207,18 @@ fn page(public_url: &str, token: &str) -> String {
 struct LinkKeys(String);
 
 struct KeyPair {
-    prove: [u8; 32],
-    mask: [u8; 32],
+    proof_key: [u8; 32],
+    mask_key: [u8; 32],
 }
 
 impl LinkKeys {
     /// Derives the keys of a version from the secret, which may have any length.
     fn pair(&self, version: char) -> KeyPair {
-        let derive = |what: &str| {
-            let what = format!("tidings link {version}: {what}");
-            keyed(self.0.as_bytes(), &[what.as_bytes()])
+        let derive = |purpose: &str| {
+            let label = format!("tidings link {version}: {purpose}");
+            hmac_sha256(self.0.as_bytes(), &[label.as_bytes()])
         };
-        KeyPair { prove: derive("prove"), mask: derive("mask") }
+        KeyPair { proof_key: derive("prove"), mask_key: derive("mask") }
     }
 
     /// Creates the token of a link. A long token omits the address.
@@ -235,14 +234,14 @@ impl LinkKeys {
 
     /// Verifies a token and returns its content.
     fn open(&self, token: &str, now: DateTime<Utc>) -> Result<Link, LinkError> {
-        let link = self.read(token).ok_or(LinkError::Forged)?;
-        match now.signed_duration_since(link.issued) > VALID {
-            true => Err(LinkError::Expired),
-            false => Ok(link),
+        let link = self.verify(token).ok_or(LinkError::Forged)?;
+        if now.signed_duration_since(link.issued_at) > LINK_VALIDITY {
+            return Err(LinkError::Expired);
         }
+        Ok(link)
     }
 
-    fn read(&self, token: &str) -> Option<Link> {
+    fn verify(&self, token: &str) -> Option<Link> {
         // Link detection in text may include the punctuation that follows a link.
         let token =
             token.trim_end_matches(['.', ',', ';', ':', '!', '?', ')', ']', '>', '\'', '"']);
@@ -252,26 +251,26 @@ impl LinkKeys {
             return None;
         }
         let bytes = BASE64_URL_SAFE_NO_PAD.decode(rest).ok()?;
-        let (proof, masked) = bytes.split_at_checked(PROOF)?;
+        let (proof, masked) = bytes.split_at_checked(PROOF_BYTES)?;
         let mut content = masked.to_vec();
         let pair = self.pair(version);
         pair.mask(proof, &mut content);
-        let is_genuine = bool::from(pair.proof(&content).ct_eq(proof));
-        is_genuine.then(|| Link::decode(version, &content)).flatten()
+        let is_valid = bool::from(pair.proof(&content).ct_eq(proof));
+        is_valid.then(|| Link::decode(version, &content)).flatten()
     }
 }
 
 impl KeyPair {
-    fn proof(&self, content: &[u8]) -> [u8; PROOF] {
-        let mut proof = [0; PROOF];
-        proof.copy_from_slice(&keyed(&self.prove, &[content])[..PROOF]);
+    fn proof(&self, content: &[u8]) -> [u8; PROOF_BYTES] {
+        let mut proof = [0; PROOF_BYTES];
+        proof.copy_from_slice(&hmac_sha256(&self.proof_key, &[content])[..PROOF_BYTES]);
         proof
     }
 
     /// Encrypts the content with a keystream that depends on the proof, or decrypts it.
     fn mask(&self, proof: &[u8], content: &mut [u8]) {
         for (block, bytes) in (0_u32..).zip(content.chunks_mut(32)) {
-            let noise = keyed(&self.mask, &[proof, &block.to_be_bytes()]);
+            let noise = hmac_sha256(&self.mask_key, &[proof, &block.to_be_bytes()]);
             for (byte, noise) in bytes.iter_mut().zip(noise) {
                 *byte ^= noise;
             }
@@ -279,7 +278,7 @@ impl KeyPair {
     }
 }
 
-fn keyed(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
+fn hmac_sha256(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
     let key = hmac::Key::new(hmac::HMAC_SHA256, key);
     let tag = hmac::sign(&key, &parts.concat());
     tag.as_ref().try_into().expect("a tag has 32 bytes")
@@ -288,34 +287,33 @@ fn keyed(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
 impl Link {
     fn version(&self) -> char {
         match self.stop {
-            _ if self.address.is_some() => ADDRESSED,
-            _ if self.brand.is_some() => BRANDED,
-            Stop::All => EVERYTHING,
-            _ => NAMED,
+            _ if self.address.is_some() => V4_ADDRESS,
+            _ if self.brand.is_some() => V3_BRAND,
+            Stop::All => V1_ALL,
+            _ => V2_EFFECT,
         }
     }
 
     /// Returns the link without its address if its token would be too long.
     fn shortened(&self) -> Self {
         let mut link = self.clone();
-        if link.address.is_some() && link.encode().len() > MOMENT + MAX_ADDRESSED {
+        if link.address.is_some() && link.encode().len() > TIME_BYTES + MAX_BYTES_WITH_ADDRESS {
             link.address = None;
         }
         link
     }
 
     fn encode(&self) -> Vec<u8> {
-        let (seconds, version) = (self.issued.timestamp(), self.version());
-        let seconds = u32::try_from(seconds).unwrap_or_default();
+        let version = self.version();
+        let seconds = u32::try_from(self.issued_at.timestamp()).unwrap_or_default();
         let mut bytes = seconds.to_be_bytes().to_vec();
         if let Some(address) = &self.address {
-            put(&mut bytes, address.reveal());
+            put_text(&mut bytes, address.reveal());
         }
-        if version >= BRANDED {
-            let brand = self.brand.as_ref().map_or("", BrandName::as_str);
-            put(&mut bytes, brand);
+        if version >= V3_BRAND {
+            put_text(&mut bytes, self.brand.as_ref().map_or("", BrandName::as_str));
         }
-        if version >= NAMED {
+        if version >= V2_EFFECT {
             put_stop(&mut bytes, &self.stop);
         }
         bytes.extend_from_slice(self.user.as_str().as_bytes());
@@ -323,61 +321,53 @@ impl Link {
     }
 
     fn decode(version: char, bytes: &[u8]) -> Option<Self> {
-        let (seconds, rest) = bytes.split_first_chunk::<MOMENT>()?;
-        let mut rest = TokenReader(rest);
-        let address = match version >= ADDRESSED {
-            true => Some(Address::stored(rest.text()?).ok()?),
-            false => None,
-        };
-        let brand = match version >= BRANDED {
-            true => Some(rest.text()?).filter(|brand| !brand.is_empty()),
-            false => None,
-        };
-        let stop = match version >= NAMED {
-            true => rest.stop()?,
-            false => Stop::All,
-        };
+        let (seconds, rest) = bytes.split_first_chunk::<TIME_BYTES>()?;
+        let mut reader = TokenReader(rest);
+        let address =
+            if version >= V4_ADDRESS { Some(Address::stored(reader.text()?).ok()?) } else { None };
+        let brand = if version >= V3_BRAND { reader.text()? } else { "" };
+        let stop = if version >= V2_EFFECT { reader.stop()? } else { Stop::All };
         Some(Self {
-            user: UserId::stored(std::str::from_utf8(rest.0).ok()?),
+            user: UserId::stored(std::str::from_utf8(reader.0).ok()?),
             stop,
-            brand: brand.map(BrandName::stored),
+            brand: (!brand.is_empty()).then(|| BrandName::stored(brand)),
             address,
-            issued: DateTime::from_timestamp(u32::from_be_bytes(*seconds).into(), 0)?,
+            issued_at: DateTime::from_timestamp(u32::from_be_bytes(*seconds).into(), 0)?,
         })
     }
 }
 
 fn put_stop(bytes: &mut Vec<u8>, stop: &Stop) {
     match stop {
-        Stop::All => bytes.push(ALL),
-        Stop::Digest => bytes.push(DIGEST),
-        Stop::Alone => bytes.push(ALONE),
+        Stop::All => bytes.push(STOP_ALL),
+        Stop::Digest => bytes.push(STOP_DIGEST),
+        Stop::Alone => bytes.push(STOP_ALONE),
         Stop::Types(kinds) => {
-            bytes.push(TYPES);
-            bytes.extend(short(kinds.len()));
-            kinds.iter().for_each(|kind| put(bytes, kind.as_str()));
+            bytes.push(STOP_TYPES);
+            put_number(bytes, kinds.len());
+            kinds.iter().for_each(|kind| put_text(bytes, kind.as_str()));
         }
         Stop::Subject(subject, title) => {
-            bytes.push(SUBJECT);
-            put(bytes, subject.as_str());
-            put(bytes, title.as_ref().map_or("", Title::as_str));
+            bytes.push(STOP_SUBJECT);
+            put_text(bytes, subject.as_str());
+            put_text(bytes, title.as_ref().map_or("", Title::as_str));
         }
         Stop::Follow(key) => {
-            bytes.push(FOLLOW);
-            put(bytes, key.as_str());
+            bytes.push(STOP_FOLLOW);
+            put_text(bytes, key.as_str());
         }
     }
 }
 
 /// Appends the length of a text, then the text.
-fn put(bytes: &mut Vec<u8>, text: &str) {
-    bytes.extend(short(text.len()));
+fn put_text(bytes: &mut Vec<u8>, text: &str) {
+    put_number(bytes, text.len());
     bytes.extend_from_slice(text.as_bytes());
 }
 
-/// Encodes a number in two bytes. Lengths and counts are far smaller ([`Stop::of_types`]).
-fn short(number: usize) -> [u8; 2] {
-    u16::try_from(number).unwrap_or(u16::MAX).to_be_bytes()
+/// Appends a number as two bytes. Lengths and counts are far smaller ([`Stop::of_types`]).
+fn put_number(bytes: &mut Vec<u8>, number: usize) {
+    bytes.extend(u16::try_from(number).unwrap_or(u16::MAX).to_be_bytes());
 }
 
 /// The bytes of a token that are not decoded yet.
@@ -403,15 +393,15 @@ impl<'a> TokenReader<'a> {
 
     fn stop(&mut self) -> Option<Stop> {
         Some(match self.take(1)?[0] {
-            ALL => Stop::All,
-            DIGEST => Stop::Digest,
-            ALONE => Stop::Alone,
-            TYPES => {
+            STOP_ALL => Stop::All,
+            STOP_DIGEST => Stop::Digest,
+            STOP_ALONE => Stop::Alone,
+            STOP_TYPES => {
                 let kinds = (0..self.number()?).map(|_| self.text().map(EventType::stored));
                 Stop::Types(kinds.collect::<Option<_>>()?)
             }
-            FOLLOW => Stop::Follow(FollowKey::stored(self.text()?)),
-            SUBJECT => {
+            STOP_FOLLOW => Stop::Follow(FollowKey::stored(self.text()?)),
+            STOP_SUBJECT => {
                 let (subject, title) = (Subject::stored(self.text()?), self.text()?);
                 Stop::Subject(subject, (!title.is_empty()).then(|| Title::stored(title)))
             }

@@ -19,7 +19,7 @@ use crate::domain::secrets::Material;
 use crate::domain::{Invalid, Secret, TokenKey, UserId};
 
 /// The longest validity of a token.
-pub const LONGEST: TimeDelta = TimeDelta::hours(24);
+pub const MAX_LIFETIME: TimeDelta = TimeDelta::hours(24);
 /// The tolerated difference between the application's clock and ours.
 const LEEWAY: TimeDelta = TimeDelta::seconds(30);
 
@@ -36,9 +36,9 @@ pub struct UserToken {
     /// The value of `sub`.
     pub user: UserId,
     /// The expiry time.
-    pub until: DateTime<Utc>,
+    pub expires_at: DateTime<Utc>,
     /// When the token was issued. Without `iat`, it is the earliest possible time.
-    pub issued: DateTime<Utc>,
+    pub issued_at: DateTime<Utc>,
 }
 
 /// The reasons why a token is rejected.
@@ -64,7 +64,7 @@ pub enum TokenError {
     Signature,
     /// A required claim is missing.
     #[error("the token lacks the claim {0:?}")]
-    Lacks(String),
+    MissingClaim(String),
     /// The token has another audience.
     #[error("the token's audience (aud) is not {0:?}")]
     Audience(String),
@@ -72,10 +72,10 @@ pub enum TokenError {
     #[error("the token has expired; ask the application for a new one")]
     Expired,
     /// The token is not valid yet.
-    #[error("the token is of the future (nbf, iat): compare the clocks")]
-    Early,
-    /// The token is valid for longer than [`LONGEST`].
-    #[error("the token lasts for more than {} hours (exp)", LONGEST.num_hours())]
+    #[error("the token is not valid yet (nbf, iat): compare the clocks")]
+    NotYetValid,
+    /// The token is valid for longer than [`MAX_LIFETIME`].
+    #[error("the token lasts for more than {} hours (exp)", MAX_LIFETIME.num_hours())]
     TooLong,
     /// The token was issued to an earlier user with the same id.
     #[error(
@@ -120,7 +120,7 @@ impl UserTokens {
 
     /// Returns whether a text has the form of a token, not that of a server key: three parts,
     /// separated by dots.
-    pub fn is_like_one(text: &str) -> bool {
+    pub fn is_token_like(text: &str) -> bool {
         text.split('.').count() == 3
     }
 
@@ -150,47 +150,46 @@ impl UserTokens {
         let is_ours = match claims.aud.as_ref() {
             Some(TokenAudience::One(audience)) => *audience == self.audience,
             Some(TokenAudience::Several(audiences)) => audiences.contains(&self.audience),
-            None => return Err(TokenError::Lacks("aud".into())),
+            None => return Err(TokenError::MissingClaim("aud".into())),
         };
         if !is_ours {
             return Err(TokenError::Audience(self.audience.clone()));
         }
-        let until = until(&claims, now)?;
-        let subject = claims.sub.ok_or_else(|| TokenError::Lacks("sub".into()))?;
+        let expires_at = check_times(&claims, now)?;
+        let subject = claims.sub.ok_or_else(|| TokenError::MissingClaim("sub".into()))?;
         let user = UserId::new(subject).map_err(|invalid| TokenError::Subject(invalid.why))?;
-        let issued = claims.iat.map(|iat| (iat * 1_000.0) as i64);
-        let issued = issued.and_then(DateTime::from_timestamp_millis);
-        Ok(UserToken { user, until, issued: issued.unwrap_or(until - LONGEST) })
+        let issued_at = claims.iat.and_then(time_of).unwrap_or(expires_at - MAX_LIFETIME);
+        Ok(UserToken { user, expires_at, issued_at })
     }
 
     /// Creates a token for a trial, signed with the first HS256 secret. It is valid from `now` for
-    /// `lasts`. Returns `None` if no secret is configured.
+    /// `lifetime`. Returns `None` if no secret is configured.
     ///
     /// # Errors
     ///
-    /// [`Invalid`] if `lasts` is not positive or exceeds [`LONGEST`].
+    /// [`Invalid`] if `lifetime` is not positive or exceeds [`MAX_LIFETIME`].
     pub fn make(
         &self,
         user: &UserId,
         now: DateTime<Utc>,
-        lasts: TimeDelta,
+        lifetime: TimeDelta,
     ) -> Result<Option<Secret>, Invalid> {
-        if lasts <= TimeDelta::zero() || lasts > LONGEST {
-            let why = format!("is not from 1 to {}", LONGEST.num_hours());
-            return Err(Invalid::new("hours", lasts.num_hours(), why));
+        if lifetime <= TimeDelta::zero() || lifetime > MAX_LIFETIME {
+            let why = format!("is not from 1 to {}", MAX_LIFETIME.num_hours());
+            return Err(Invalid::new("hours", lifetime.num_hours(), why));
         }
-        let secret = |key: &TokenKey| match &key.material {
+        let hmac_key = |key: &TokenKey| match &key.material {
             Material::Hs256(secret) => Some((key.id.clone(), hs256(secret))),
             Material::EdDsa(_) => None,
         };
-        let Some((id, key)) = self.keys.iter().find_map(secret) else {
+        let Some((id, key)) = self.keys.iter().find_map(hmac_key) else {
             return Ok(None);
         };
-        let part = |value: Value| BASE64_URL_SAFE_NO_PAD.encode(value.to_string());
-        let header = part(json!({"alg": "HS256", "kid": id, "typ": "JWT"}));
-        let (issued, until) = (now.timestamp(), (now + lasts).timestamp());
-        let claims = part(json!({
-            "sub": user.as_str(), "aud": self.audience, "iat": issued, "exp": until
+        let encode = |value: Value| BASE64_URL_SAFE_NO_PAD.encode(value.to_string());
+        let header = encode(json!({"alg": "HS256", "kid": id, "typ": "JWT"}));
+        let (iat, exp) = (now.timestamp(), (now + lifetime).timestamp());
+        let claims = encode(json!({
+            "sub": user.as_str(), "aud": self.audience, "iat": iat, "exp": exp
         }));
         let message = format!("{header}.{claims}");
         let signature = BASE64_URL_SAFE_NO_PAD.encode(hmac::sign(&key, message.as_bytes()));
@@ -199,8 +198,7 @@ impl UserTokens {
 }
 
 fn decode(part: &str) -> Result<Vec<u8>, TokenError> {
-    let decoded = BASE64_URL_SAFE_NO_PAD.decode(part);
-    decoded.map_err(|_| TokenError::Unreadable)
+    BASE64_URL_SAFE_NO_PAD.decode(part).map_err(|_| TokenError::Unreadable)
 }
 
 /// Parses the header or the claims.
@@ -236,25 +234,27 @@ fn verify(
     verified.map_err(|_| TokenError::Signature)
 }
 
-/// Returns the expiry time of a token that is valid now.
-fn until(claims: &Claims, now: DateTime<Utc>) -> Result<DateTime<Utc>, TokenError> {
-    let seconds = |time: TimeDelta| time.as_seconds_f64();
+/// Checks that a token is valid at the time `now`. Returns its expiry time.
+fn check_times(claims: &Claims, now: DateTime<Utc>) -> Result<DateTime<Utc>, TokenError> {
     let now = now.timestamp_millis() as f64 / 1_000.0;
-    let (leeway, longest) = (seconds(LEEWAY), seconds(LONGEST));
-    let is_ahead = |time: Option<f64>| time.is_some_and(|time| time > now + leeway);
-    let exp = claims.exp.ok_or_else(|| TokenError::Lacks("exp".into()))?;
+    let (leeway, max_lifetime) = (LEEWAY.as_seconds_f64(), MAX_LIFETIME.as_seconds_f64());
+    let is_ahead = |time: f64| time > now + leeway;
+    let exp = claims.exp.ok_or_else(|| TokenError::MissingClaim("exp".into()))?;
     if exp + leeway <= now {
         return Err(TokenError::Expired);
     }
-    if is_ahead(claims.nbf) || is_ahead(claims.iat) {
-        return Err(TokenError::Early);
+    if claims.nbf.is_some_and(is_ahead) || claims.iat.is_some_and(is_ahead) {
+        return Err(TokenError::NotYetValid);
     }
-    let lasts_from = |time: f64| exp - time;
-    if lasts_from(now) > longest + leeway || claims.iat.is_some_and(|iat| lasts_from(iat) > longest)
-    {
+    if exp - now > max_lifetime + leeway || claims.iat.is_some_and(|iat| exp - iat > max_lifetime) {
         return Err(TokenError::TooLong);
     }
-    DateTime::from_timestamp_millis((exp * 1_000.0) as i64).ok_or(TokenError::Unreadable)
+    time_of(exp).ok_or(TokenError::Unreadable)
+}
+
+/// Returns the time of a claim in seconds.
+fn time_of(seconds: f64) -> Option<DateTime<Utc>> {
+    DateTime::from_timestamp_millis((seconds * 1_000.0) as i64)
 }
 
 #[cfg(test)]

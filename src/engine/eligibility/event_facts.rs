@@ -15,18 +15,18 @@ use crate::context::Context;
 use crate::domain::day_stack::retracts;
 use crate::domain::email_content::EventData;
 use crate::domain::{
-    Details, Event, EventType, Facts, Id, Object, ObjectId, ObjectKey, ObjectState, Policies,
-    Position, Purpose, Stack, UnknownObjects, UserId, UserStacks, classify, distinct,
+    Details, Event, EventType, Exclusion, Facts, Id, Object, ObjectId, ObjectKey, ObjectState,
+    Policies, Position, Purpose, Stack, UnknownObjects, UserId, UserStacks, classify, distinct,
 };
-use crate::engine::feed::cache::{FeedCache, ObjectFacts};
+use crate::engine::feed::cache::{CacheVersion, FeedCache, ObjectFacts};
 use crate::store::Result;
 
-/// The loaded records are dropped between chunks if they exceed this many bytes.
-const REMEMBERED: usize = 64 << 20;
+/// The loaded facts are dropped between chunks if they exceed this many bytes.
+const MAX_LOADED_BYTES: usize = 64 << 20;
 /// The estimated bytes of the facts about an event, besides the texts of its object and details.
-const EACH: usize = 320;
+const BYTES_PER_EVENT: usize = 320;
 /// The most objects, retractions or details in one read.
-const AT_ONCE: usize = 1_000;
+const RECORDS_PER_READ: usize = 1_000;
 
 /// Selects events of a stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,25 +39,28 @@ pub enum StackEvents {
 
 impl StackEvents {
     /// Returns the selected events of a user's stacks, with their positions.
-    pub(super) fn events(self, person: &UserStacks) -> impl Iterator<Item = (Position, &Event)> {
+    pub(super) fn events(
+        self,
+        user_stacks: &UserStacks,
+    ) -> impl Iterator<Item = (Position, &Event)> {
+        let stacks = user_stacks.stacks.as_slice();
         let (all, uncovered) = match self {
-            Self::All => (person.stacks.as_slice(), [].as_slice()),
-            Self::Uncovered => ([].as_slice(), person.stacks.as_slice()),
+            Self::All => (stacks, [].as_slice()),
+            Self::Uncovered => ([].as_slice(), stacks),
         };
-        let uncovered = uncovered.iter().flat_map(Stack::uncovered);
-        all.iter().flat_map(Stack::events).chain(uncovered)
+        all.iter().flat_map(Stack::events).chain(uncovered.iter().flat_map(Stack::uncovered))
     }
 }
 
 /// The loaded facts, by event type and object. Uses a fast hasher, because a run looks up each
 /// event several times.
-type ByEvent = HashMap<EventType, HashMap<ObjectId, Known, RandomState>, RandomState>;
+type FactsByEvent = HashMap<EventType, HashMap<ObjectId, LoadedFacts, RandomState>, RandomState>;
 
 /// The loaded facts about an object. An outer `None` means that a fact was not loaded.
 #[derive(Default)]
-struct Known {
+struct LoadedFacts {
     /// The object, notifiable or not; the inner `None` if it is unknown.
-    record: Option<Option<Arc<Object>>>,
+    object: Option<Option<Arc<Object>>>,
     /// The latest retraction, which covers the events up to it.
     retracted: Option<Option<Id>>,
 }
@@ -68,17 +71,17 @@ pub struct Catalog {
     /// The feed cache, if the catalog is for feeds. They show unknown objects by their ids, unless
     /// their type has a model.
     cache: Option<Arc<FeedCache>>,
-    known: ByEvent,
-    /// Whether any retraction was loaded.
-    knows_retracted: bool,
+    facts: FactsByEvent,
+    /// Whether any loaded event was retracted.
+    has_retractions: bool,
     /// The details of events, by event id.
     details: HashMap<Id, Option<Arc<Details>>>,
     /// The estimated bytes of all loaded facts.
-    size: usize,
+    bytes: usize,
     /// When the oldest fact from the feed cache was read, if there is one.
     as_of: Option<DateTime<Utc>>,
     /// Retractions after this time are ignored.
-    until: Option<DateTime<Utc>>,
+    retractions_until: Option<DateTime<Utc>>,
 }
 
 impl Catalog {
@@ -87,40 +90,40 @@ impl Catalog {
         Self {
             context: context.clone(),
             cache: None,
-            known: HashMap::default(),
-            knows_retracted: false,
+            facts: HashMap::default(),
+            has_retractions: false,
             details: HashMap::new(),
-            size: 0,
+            bytes: 0,
             as_of: None,
-            until: None,
+            retractions_until: None,
         }
     }
 
     /// Creates a catalog for feeds.
-    pub fn of_feeds(context: &Arc<Context>, cache: &Arc<FeedCache>) -> Self {
+    pub fn for_feeds(context: &Arc<Context>, cache: &Arc<FeedCache>) -> Self {
         Self { cache: Some(cache.clone()), ..Self::of_emails(context) }
     }
 
     /// Returns the objects with these keys, in the same order.
     pub async fn records(&self, keys: &[ObjectKey]) -> Result<Vec<Option<Object>>> {
-        let mut found = Vec::with_capacity(keys.len());
-        for keys in keys.chunks(AT_ONCE) {
-            found.extend(self.context.store.objects(keys).await?);
+        let mut objects = Vec::with_capacity(keys.len());
+        for keys in keys.chunks(RECORDS_PER_READ) {
+            objects.extend(self.context.store.objects(keys).await?);
         }
-        Ok(found)
+        Ok(objects)
     }
 
     async fn retractions(&self, events: &[Event]) -> Result<Vec<Option<Id>>> {
-        let mut found = Vec::with_capacity(events.len());
-        for events in events.chunks(AT_ONCE) {
-            found.extend(self.context.store.retractions(events).await?);
+        let mut retractions = Vec::with_capacity(events.len());
+        for events in events.chunks(RECORDS_PER_READ) {
+            retractions.extend(self.context.store.retractions(events).await?);
         }
-        Ok(found)
+        Ok(retractions)
     }
 
     /// Ignores retractions after `at`. An email that was built then included these events.
     pub fn for_email_of(mut self, at: DateTime<Utc>) -> Self {
-        self.until = Some(at);
+        self.retractions_until = Some(at);
         self
     }
 
@@ -131,33 +134,35 @@ impl Catalog {
 
     /// Loads the objects and retractions of these events that are not loaded yet.
     pub async fn load<'a>(&mut self, events: impl Iterator<Item = &'a Event>) -> Result<()> {
-        let (mut objects, mut versions, mut retracted) = (Vec::new(), Vec::new(), Vec::new());
+        let mut missing_objects: Vec<(Event, Option<CacheVersion>)> = Vec::new();
+        let mut missing_retractions = Vec::new();
         for event in events {
-            if !self.knows(event, |known| known.record.is_some()) && !self.load_cached(event) {
-                self.known_mut(event).record = Some(None);
-                // Must be known before the object is read.
+            if !self.has(event, |facts| facts.object.is_some()) && !self.load_cached(event) {
+                self.facts_mut(event).object = Some(None);
+                // Taken before the object is read.
                 let cache = self.cache.as_ref();
-                versions.push(cache.and_then(|cache| cache.version_of_object(&self.key(event))));
-                objects.push(event.clone());
+                let version = cache.and_then(|cache| cache.version_of_object(&self.key(event)));
+                missing_objects.push((event.clone(), version));
             }
-            retracted.extend(self.first_request(event));
+            missing_retractions.extend(self.first_request(event));
         }
-        self.size += EACH * objects.len().max(retracted.len());
-        let keys: Vec<ObjectKey> = objects.iter().map(|event| self.key(event)).collect();
-        let (found, retracted_at) =
-            futures::try_join!(self.records(&keys), self.retractions(&retracted))?;
-        for (event, record) in objects.iter().zip(found) {
-            self.size += record.as_ref().map_or(0, Object::bytes);
-            self.known_mut(event).record = Some(record.map(Arc::new));
+        self.bytes += BYTES_PER_EVENT * missing_objects.len().max(missing_retractions.len());
+        let keys: Vec<ObjectKey> =
+            missing_objects.iter().map(|(event, _)| self.key(event)).collect();
+        let (objects, retractions) =
+            futures::try_join!(self.records(&keys), self.retractions(&missing_retractions))?;
+        for ((event, _), object) in missing_objects.iter().zip(objects) {
+            self.bytes += object.as_ref().map_or(0, Object::bytes);
+            self.facts_mut(event).object = Some(object.map(Arc::new));
         }
-        self.note_retracted(&retracted, retracted_at);
-        for (event, version) in objects.iter().zip(versions) {
+        self.add_retractions(&missing_retractions, retractions);
+        for (event, version) in missing_objects {
             if let (Some(cache), Some(version)) = (&self.cache, version) {
                 let facts = ObjectFacts {
-                    object: self.known(event).and_then(|known| known.record.clone()?),
-                    retracted: self.retracted_at(event),
+                    object: self.loaded(&event).and_then(|facts| facts.object.clone()?),
+                    retracted: self.retracted_at(&event),
                 };
-                cache.put_object(event, facts, version);
+                cache.put_object(&event, facts, version);
             }
         }
         Ok(())
@@ -166,12 +171,12 @@ impl Catalog {
     /// Loads the facts about the event's object from the feed cache. Returns whether it has them.
     fn load_cached(&mut self, event: &Event) -> bool {
         let cached = self.cache.as_ref().and_then(|cache| cache.object(event));
-        let Some((ObjectFacts { object, retracted }, read)) = cached else {
+        let Some((ObjectFacts { object, retracted }, read_at)) = cached else {
             return false;
         };
-        self.as_of = self.as_of.min(Some(read)).or(Some(read));
-        self.known_mut(event).record = Some(object);
-        self.note_retracted(std::slice::from_ref(event), [retracted]);
+        self.as_of = self.as_of.min(Some(read_at)).or(Some(read_at));
+        self.facts_mut(event).object = Some(object);
+        self.add_retractions(std::slice::from_ref(event), [retracted]);
         true
     }
 
@@ -185,64 +190,64 @@ impl Catalog {
         &self.context.policies
     }
 
-    /// Forgets the loaded records once they are too large. Called between chunks of users only,
+    /// Forgets the loaded facts once they are too large. Called between chunks of users only,
     /// because a chunk relies on all facts that were loaded for it.
     pub(super) fn begin_chunk(&mut self) {
-        if self.size > REMEMBERED {
-            self.known.clear();
-            self.knows_retracted = false;
+        if self.bytes > MAX_LOADED_BYTES {
+            self.facts.clear();
+            self.has_retractions = false;
             self.details.clear();
-            self.size = 0;
+            self.bytes = 0;
         }
     }
 
     /// Loads the retractions of the selected events.
     pub(super) async fn load_retractions(
         &mut self,
-        people: &[UserStacks],
-        which: StackEvents,
+        stacks: &[UserStacks],
+        selection: StackEvents,
     ) -> Result<()> {
-        let events = people.iter().flat_map(|person| which.events(person));
-        let new = events.filter_map(|(_, event)| self.first_request(event));
-        let new: Vec<Event> = new.collect();
-        self.size += EACH * new.len();
-        let at = self.retractions(&new).await?;
-        self.note_retracted(&new, at);
+        let events = stacks.iter().flat_map(|user_stacks| selection.events(user_stacks));
+        let missing: Vec<Event> =
+            events.filter_map(|(_, event)| self.first_request(event)).collect();
+        self.bytes += BYTES_PER_EVENT * missing.len();
+        let retractions = self.retractions(&missing).await?;
+        self.add_retractions(&missing, retractions);
         Ok(())
     }
 
     /// Returns whether any loaded event was retracted.
-    pub(super) fn knows_retracted(&self) -> bool {
-        self.knows_retracted
+    pub(super) fn has_retractions(&self) -> bool {
+        self.has_retractions
     }
 
-    fn known(&self, event: &Event) -> Option<&Known> {
-        self.known.get(&event.t)?.get(&event.o)
+    fn loaded(&self, event: &Event) -> Option<&LoadedFacts> {
+        self.facts.get(&event.t)?.get(&event.o)
     }
 
-    fn knows(&self, event: &Event, part: fn(&Known) -> bool) -> bool {
-        self.known(event).is_some_and(part)
+    fn has(&self, event: &Event, fact: fn(&LoadedFacts) -> bool) -> bool {
+        self.loaded(event).is_some_and(fact)
     }
 
     /// Returns the event if its retraction was not loaded or requested yet, and records the
     /// request.
     fn first_request(&mut self, event: &Event) -> Option<Event> {
-        if self.knows(event, |known| known.retracted.is_some()) {
+        if self.has(event, |facts| facts.retracted.is_some()) {
             return None;
         }
-        self.known_mut(event).retracted = Some(None);
+        self.facts_mut(event).retracted = Some(None);
         Some(event.clone())
     }
 
-    fn known_mut(&mut self, event: &Event) -> &mut Known {
-        let of_type = self.known.entry(event.t.clone()).or_default();
-        of_type.entry(event.o.clone()).or_default()
+    fn facts_mut(&mut self, event: &Event) -> &mut LoadedFacts {
+        let facts_of_type = self.facts.entry(event.t.clone()).or_default();
+        facts_of_type.entry(event.o.clone()).or_default()
     }
 
-    fn note_retracted(&mut self, events: &[Event], at: impl IntoIterator<Item = Option<Id>>) {
+    fn add_retractions(&mut self, events: &[Event], at: impl IntoIterator<Item = Option<Id>>) {
         for (event, at) in events.iter().zip(at) {
-            self.known_mut(event).retracted = Some(at);
-            self.knows_retracted |= at.is_some();
+            self.facts_mut(event).retracted = Some(at);
+            self.has_retractions |= at.is_some();
         }
     }
 
@@ -253,17 +258,16 @@ impl Catalog {
 
     /// Returns whether the event had been retracted by `at`.
     pub fn was_retracted(&self, event: &Event, at: DateTime<Utc>) -> bool {
-        let by_then = |retracted: &Id| retracted.time() <= at;
-        let retracted = self.retracted_at(event).filter(by_then);
+        let retracted = self.retracted_at(event).filter(|retracted| retracted.time() <= at);
         retracted.is_some_and(|retracted| retracts(retracted, event))
     }
 
     fn retracted_at(&self, event: &Event) -> Option<Id> {
-        if !self.knows_retracted {
+        if !self.has_retractions {
             return None;
         }
-        let at = self.known(event)?.retracted?;
-        at.filter(|at: &Id| self.until.is_none_or(|until| at.time() <= until))
+        let retracted = self.loaded(event)?.retracted?;
+        retracted.filter(|at| self.retractions_until.is_none_or(|until| at.time() <= until))
     }
 
     fn shows_unknown(&self, kind: &EventType) -> bool {
@@ -278,23 +282,23 @@ impl Catalog {
         events: impl Iterator<Item = &'a Event>,
     ) -> Result<()> {
         let cache = self.cache.as_ref();
-        let (mut unread, mut loaded) = (Vec::<Id>::new(), Vec::new());
+        let (mut missing, mut added) = (Vec::<Id>::new(), Vec::new());
         for id in events.filter_map(|event| event.i).collect::<HashSet<_>>() {
             if self.details.contains_key(&id) {
                 continue;
             }
-            loaded.push(id);
+            added.push(id);
             match cache.and_then(|cache| cache.details(id)) {
                 Some(details) => drop(self.details.insert(id, details)),
-                None => unread.push(id),
+                None => missing.push(id),
             }
         }
-        self.size += EACH * unread.len();
+        self.bytes += BYTES_PER_EVENT * missing.len();
         let version = cache.and_then(|cache| cache.version_of_details());
-        for ids in unread.chunks(AT_ONCE) {
+        for ids in missing.chunks(RECORDS_PER_READ) {
             let found = self.context.store.details(ids).await?;
             for (id, details) in ids.iter().zip(found) {
-                self.size += details.as_ref().map_or(0, Details::bytes);
+                self.bytes += details.as_ref().map_or(0, Details::bytes);
                 let details = details.map(Arc::new);
                 if let (Some(cache), Some(version)) = (cache, &version) {
                     cache.put_details(*id, details.clone(), version.clone());
@@ -302,27 +306,27 @@ impl Catalog {
                 self.details.insert(*id, details);
             }
         }
-        self.name_actors(loaded).await
+        self.name_actors(added).await
     }
 
     /// Adds missing names of actors from their user records, which are read in bulk.
-    async fn name_actors(&mut self, fanouts: Vec<Id>) -> Result<()> {
-        let nameless = fanouts.into_iter().filter_map(|fanout| {
-            let details = self.details.get(&fanout)?.as_ref()?;
-            let actor = details.actor.as_ref()?;
-            actor.name.is_none().then(|| (fanout, actor.id.clone()))
-        });
-        let nameless: Vec<(Id, UserId)> = nameless.collect();
+    async fn name_actors(&mut self, events: Vec<Id>) -> Result<()> {
+        let actor_without_name = |event: Id| {
+            let actor = self.details.get(&event)?.as_ref()?.actor.as_ref()?;
+            actor.name.is_none().then(|| (event, actor.id.clone()))
+        };
+        let nameless: Vec<(Id, UserId)> =
+            events.into_iter().filter_map(actor_without_name).collect();
         let actors = distinct(nameless.iter().map(|(_, actor)| actor.clone()));
         let mut names: HashMap<UserId, String> = HashMap::new();
-        for ids in actors.chunks(AT_ONCE) {
+        for ids in actors.chunks(RECORDS_PER_READ) {
             let users = self.context.store.users(ids).await?.into_iter().flatten();
             names.extend(users.filter_map(|user| Some((user.id, user.name?))));
         }
         names.retain(|_, name| !name.trim().is_empty());
-        for (fanout, actor) in nameless {
+        for (event, actor) in nameless {
             if let Some(name) = names.get(&actor)
-                && let Some(Some(details)) = self.details.get_mut(&fanout)
+                && let Some(Some(details)) = self.details.get_mut(&event)
                 && let Some(actor) = &mut Arc::make_mut(details).actor
             {
                 actor.name = Some(name.clone());
@@ -349,7 +353,7 @@ impl Catalog {
 
     /// Returns the loaded facts about the event and its object.
     pub fn facts(&self, event: &Event) -> Facts {
-        let is_loaded = self.knows(event, |known| known.record.is_some());
+        let is_loaded = self.has(event, |facts| facts.object.is_some());
         Facts {
             retracted: self.is_retracted(event),
             object: match self.record(event) {
@@ -361,12 +365,30 @@ impl Catalog {
         }
     }
 
+    /// Returns why the event is excluded for all users; the choices of a user are not considered.
+    pub(super) fn exclusion(
+        &self,
+        event: &Event,
+        facts: Facts,
+        purpose: Purpose,
+    ) -> Option<Exclusion> {
+        // The event's time matters only for the choices of a user.
+        let at = || DateTime::UNIX_EPOCH;
+        classify(&event.t, at, facts, None, self.policies(), purpose)
+    }
+
+    /// Returns whether feeds may show the event. Its object is not considered: items of withdrawn
+    /// objects come back if these become notifiable again.
+    pub fn is_in_feed(&self, event: &Event) -> bool {
+        let facts = Facts { retracted: self.is_retracted(event), ..Facts::default() };
+        self.exclusion(event, facts, Purpose::Feed).is_none()
+    }
+
     /// Returns the event's object if the event may be included for a user who gets its type. The
     /// event must have been loaded.
     pub fn applies(&self, event: &Event) -> Option<Arc<Object>> {
-        let (object, at) = (self.record(event)?, || DateTime::UNIX_EPOCH);
-        let (facts, policies) = (self.facts(event), self.policies());
-        let excluded = classify(&event.t, at, facts, None, policies, Purpose::Email);
+        let object = self.record(event)?;
+        let excluded = self.exclusion(event, self.facts(event), Purpose::Email);
         excluded.is_none().then_some(object)
     }
 
@@ -379,16 +401,16 @@ impl Catalog {
     /// retractions.
     pub fn recorded(&self, event: &Event) -> Option<Arc<Object>> {
         let policy = self.context.policies.of(&event.t);
-        let found = self.known(event)?.record.clone()?;
+        let object = self.loaded(event)?.object.clone()?;
         let is_emailed = policy.unknown_objects == UnknownObjects::Mail;
-        found.or_else(|| is_emailed.then(|| self.bare(event)))
+        object.or_else(|| is_emailed.then(|| self.bare(event)))
     }
 
     /// Returns the event's object, notifiable or not. The event must have been loaded. An unknown
     /// object has only its id, and is `None` where such objects are not shown.
     pub fn record(&self, event: &Event) -> Option<Arc<Object>> {
-        let found = self.known(event)?.record.clone()?;
-        found.or_else(|| self.shows_unknown(&event.t).then(|| self.bare(event)))
+        let object = self.loaded(event)?.object.clone()?;
+        object.or_else(|| self.shows_unknown(&event.t).then(|| self.bare(event)))
     }
 
     fn bare(&self, event: &Event) -> Arc<Object> {

@@ -33,8 +33,8 @@ const COUNTERS: usize = 1 << 16;
 const HALF: usize = COUNTERS / 2;
 /// The index of the counter of all notices about objects.
 const ANY_OBJECT: u16 = HALF as u16;
-/// A tag about more objects than this is invalidated when any object changes.
-const FEW: usize = 128;
+/// A tag that depends on more objects than this is invalidated when any object changes.
+const MAX_OBJECTS_PER_TAG: usize = 128;
 /// The most bytes of all tags, of all windows, of all objects, of all details and of all starts.
 const TAG_BYTES: u64 = 8 << 20;
 const WINDOW_BYTES: u64 = 12 << 20;
@@ -46,19 +46,19 @@ const START_BYTES: u64 = 4 << 20;
 const ENTRY_BYTES: usize = 256;
 const MUTE_BYTES: usize = 256;
 const CHOICE_BYTES: usize = 128;
-/// Larger entries are not cached, because each would evict many others.
-const LARGEST: usize = 96 << 10;
+/// The most bytes of an entry. A larger one would evict many others.
+const MAX_ENTRY_BYTES: usize = 96 << 10;
 /// The delay before change notices are subscribed to again after an error.
-const RETRY: Duration = Duration::from_secs(1);
+const RESUBSCRIBE_DELAY: Duration = Duration::from_secs(1);
 
-/// The entity tag of a response.
-pub type Tag = [u8; 16];
+/// The hash of a response body, from which its entity tag is made.
+pub type ResponseHash = [u8; 16];
 
-/// The versions of some users and objects, to take before their data is read.
+/// A version of some users and objects. Taken before their data is read.
 #[derive(Debug, Clone)]
-pub struct Version {
+pub struct CacheVersion {
     at: DateTime<Utc>,
-    all: u64,
+    invalidations: u64,
     object_notices: u64,
     /// The counters of the user or the objects, and the sum of their values. Values only grow.
     counters: Arc<[u16]>,
@@ -77,7 +77,7 @@ pub(crate) struct ObjectFacts {
 #[derive(Debug)]
 pub(crate) struct UserWindow {
     pub window: DaySet,
-    pub person: UserStacks,
+    pub user_stacks: UserStacks,
     pub inbox: Inbox,
     pub mutes: Mutes,
     /// The choices by type; `None` if the user has no record.
@@ -85,7 +85,7 @@ pub(crate) struct UserWindow {
 }
 
 /// A subscription to changes of a user's feed.
-pub struct Subscription {
+pub struct FeedSubscription {
     /// Several changes between two waits count once. Dropped before `_entry`, which counts it.
     pub changes: watch::Receiver<()>,
     _entry: SubscriberEntry,
@@ -108,7 +108,7 @@ impl Drop for SubscriberEntry {
 }
 
 /// Values with their versions, limited in bytes.
-struct VersionedCache<K, V>(Cache<K, (V, Version, u32), RandomState>);
+struct VersionedCache<K, V>(Cache<K, (V, CacheVersion, u32), RandomState>);
 
 impl<K, V> VersionedCache<K, V>
 where
@@ -119,18 +119,18 @@ where
         let cache = Cache::builder()
             .max_capacity(bytes)
             .eviction_policy(EvictionPolicy::lru())
-            .weigher(|_, (_, _, bytes): &(V, Version, u32)| *bytes);
+            .weigher(|_, (_, _, bytes): &(V, CacheVersion, u32)| *bytes);
         Self(cache.build_with_hasher(RandomState::default()))
     }
 
     /// Stores a value that uses `bytes`.
-    fn put(&self, key: K, value: V, version: Version, bytes: usize) {
-        if bytes <= LARGEST {
+    fn put(&self, key: K, value: V, version: CacheVersion, bytes: usize) {
+        if bytes <= MAX_ENTRY_BYTES {
             self.0.insert(key, (value, version, (ENTRY_BYTES + bytes) as u32));
         }
     }
 
-    fn get(&self, key: &K) -> Option<(V, Version)> {
+    fn get(&self, key: &K) -> Option<(V, CacheVersion)> {
         self.0.get(key).map(|(value, version, _)| (value, version))
     }
 }
@@ -138,13 +138,13 @@ where
 /// The feed cache of a process, which also notifies the streams of changed feeds.
 pub struct FeedCache {
     clock: Arc<dyn Clock>,
-    fresh: TimeDelta,
+    max_age: TimeDelta,
     /// Whether change notices arrive.
     is_connected: AtomicBool,
-    /// Counts the invalidations of everything.
-    all: AtomicU64,
+    /// How often everything was invalidated.
+    invalidations: AtomicU64,
     counters: Box<[AtomicU32]>,
-    tags: VersionedCache<(UserId, String), (Tag, Day)>,
+    tags: VersionedCache<(UserId, String), (ResponseHash, Day)>,
     windows: VersionedCache<UserId, Arc<UserWindow>>,
     objects: VersionedCache<(EventType, ObjectId), ObjectFacts>,
     details: VersionedCache<Id, Option<Arc<Details>>>,
@@ -153,13 +153,13 @@ pub struct FeedCache {
 }
 
 impl FeedCache {
-    /// Creates an empty cache. Its entries are valid for `fresh` without a change notice.
-    pub fn new(clock: Arc<dyn Clock>, fresh: TimeDelta) -> Self {
+    /// Creates an empty cache. Its entries are valid for `max_age` without a change notice.
+    pub fn new(clock: Arc<dyn Clock>, max_age: TimeDelta) -> Self {
         Self {
             clock,
-            fresh,
+            max_age,
             is_connected: AtomicBool::new(false),
-            all: AtomicU64::new(0),
+            invalidations: AtomicU64::new(0),
             counters: (0..COUNTERS).map(|_| AtomicU32::new(0)).collect(),
             tags: VersionedCache::new(TAG_BYTES),
             windows: VersionedCache::new(WINDOW_BYTES),
@@ -186,7 +186,7 @@ impl FeedCache {
                 };
                 self.is_connected.store(false, Ordering::Release);
                 tracing::debug!(error, "change notices do not arrive; subscribing again");
-                tokio::time::sleep(RETRY).await;
+                tokio::time::sleep(RESUBSCRIBE_DELAY).await;
             }
         };
         tokio::select! {
@@ -198,56 +198,55 @@ impl FeedCache {
     /// Applies a change notice. Writers of this process call it too, so that later reads of the
     /// process see the change at once.
     pub fn apply(&self, notice: &ChangeNotice) {
-        let count = |counter: u16| {
+        let increment = |counter: u16| {
             self.counters[usize::from(counter)].fetch_add(1, Ordering::AcqRel);
         };
         match notice {
             ChangeNotice::All => {
                 self.invalidate_all();
                 self.is_connected.store(true, Ordering::Release);
-                let subscribers = self.subscribers();
-                subscribers.values().for_each(|changes| changes.send_replace(()));
+                self.subscribers().values().for_each(|changes| changes.send_replace(()));
             }
             ChangeNotice::People(keys) => {
-                keys.iter().copied().map(of_user).for_each(count);
+                keys.iter().copied().map(user_counter).for_each(increment);
                 let subscribers = self.subscribers();
                 let changed = keys.iter().filter_map(|key| subscribers.get(key));
                 changed.for_each(|changes| changes.send_replace(()));
             }
             ChangeNotice::Objects(keys) => {
                 // Incremented before the other counters, because `put_tag` reads it last.
-                count(ANY_OBJECT);
-                keys.iter().copied().map(of_object).for_each(count);
+                increment(ANY_OBJECT);
+                keys.iter().copied().map(object_counter).for_each(increment);
             }
         }
     }
 
     /// Invalidates all entries.
     pub fn invalidate_all(&self) {
-        self.all.fetch_add(1, Ordering::AcqRel);
+        self.invalidations.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Returns the version of a user. Must be called before the data is read. `None` while change
     /// notices do not arrive: nothing may be cached then.
-    pub fn version_of_user(&self, user: &UserId) -> Option<Version> {
-        self.version(&[of_user(NoticeKey::of(user.as_str()))])
+    pub fn version_of_user(&self, user: &UserId) -> Option<CacheVersion> {
+        self.version(&[user_counter(NoticeKey::of(user.as_str()))])
     }
 
     /// Returns the version of an object, like [`Self::version_of_user`].
-    pub(crate) fn version_of_object(&self, key: &ObjectKey) -> Option<Version> {
-        self.version(&[of_object(NoticeKey::of(key.as_str()))])
+    pub(crate) fn version_of_object(&self, key: &ObjectKey) -> Option<CacheVersion> {
+        self.version(&[object_counter(NoticeKey::of(key.as_str()))])
     }
 
     /// Returns the version of all details, like [`Self::version_of_user`].
-    pub(crate) fn version_of_details(&self) -> Option<Version> {
+    pub(crate) fn version_of_details(&self) -> Option<CacheVersion> {
         self.version(&[])
     }
 
-    fn version(&self, counters: &[u16]) -> Option<Version> {
+    fn version(&self, counters: &[u16]) -> Option<CacheVersion> {
         let is_connected = self.is_connected.load(Ordering::Acquire);
-        is_connected.then(|| Version {
+        is_connected.then(|| CacheVersion {
             at: self.clock.now(),
-            all: self.all.load(Ordering::Acquire),
+            invalidations: self.invalidations.load(Ordering::Acquire),
             object_notices: self.sum(&[ANY_OBJECT]),
             sum: self.sum(counters),
             counters: counters.into(),
@@ -256,21 +255,21 @@ impl FeedCache {
 
     /// Returns whether nothing has changed since the version was taken, as far as this process
     /// knows.
-    pub fn is_current(&self, version: &Version) -> bool {
+    pub fn is_current(&self, version: &CacheVersion) -> bool {
         let age = self.clock.now() - version.at;
         self.misses_nothing_since(version)
-            && (TimeDelta::zero()..self.fresh).contains(&age)
+            && (TimeDelta::zero()..self.max_age).contains(&age)
             && self.sum(&version.counters) == version.sum
     }
 
-    fn misses_nothing_since(&self, version: &Version) -> bool {
-        self.is_connected.load(Ordering::Acquire) && self.all.load(Ordering::Acquire) == version.all
+    fn misses_nothing_since(&self, version: &CacheVersion) -> bool {
+        self.is_connected.load(Ordering::Acquire)
+            && self.invalidations.load(Ordering::Acquire) == version.invalidations
     }
 
     fn sum(&self, counters: &[u16]) -> u64 {
-        let counters = counters.iter().map(|place| &self.counters[usize::from(*place)]);
-        let values = counters.map(|counter| u64::from(counter.load(Ordering::Acquire)));
-        values.sum()
+        let value = |counter: &u16| self.counters[usize::from(*counter)].load(Ordering::Acquire);
+        counters.iter().map(|counter| u64::from(value(counter))).sum()
     }
 
     fn current<K, V>(&self, entries: &VersionedCache<K, V>, key: &K) -> Option<(V, DateTime<Utc>)>
@@ -282,27 +281,27 @@ impl FeedCache {
         self.is_current(&version).then_some((value, version.at))
     }
 
-    /// Returns the tag of a user's response to `question`, if it is cached and valid.
-    pub fn tag(&self, user: &UserId, question: &str) -> Option<Tag> {
-        let ((tag, day), _) = self.current(&self.tags, &(user.clone(), question.to_owned()))?;
+    /// Returns the tag of a user's response to a request for `uri`, if it is cached and valid.
+    pub fn tag(&self, user: &UserId, uri: &str) -> Option<ResponseHash> {
+        let ((tag, day), _) = self.current(&self.tags, &(user.clone(), uri.to_owned()))?;
         (day == Day::of(self.clock.now())).then_some(tag)
     }
 
-    /// Caches the tag of a user's response to `question`. The response depends on these objects;
-    /// `before` is the user's version, and `as_of` the time of the oldest cached data in it. Stores
-    /// nothing if any object has changed since that version.
+    /// Caches the tag of a user's response to a request for `uri`. The response depends on these
+    /// objects; `before` is the user's version, and `as_of` the time of the oldest cached data in
+    /// it. Stores nothing if any object has changed since that version.
     pub fn put_tag(
         &self,
         user: &UserId,
-        question: &str,
-        tag: Tag,
-        before: Version,
+        uri: &str,
+        tag: ResponseHash,
+        before: CacheVersion,
         objects: &[ObjectKey],
         as_of: Option<DateTime<Utc>>,
     ) {
-        let of_objects = objects.iter().map(|key| NoticeKey::of(key.as_str()));
-        let mut counters = distinct(of_objects.map(of_object));
-        if counters.len() > FEW {
+        let keys = objects.iter().map(|key| NoticeKey::of(key.as_str()));
+        let mut counters = distinct(keys.map(object_counter));
+        if counters.len() > MAX_OBJECTS_PER_TAG {
             counters = vec![ANY_OBJECT];
         }
         let sum = before.sum + self.sum(&counters);
@@ -310,16 +309,15 @@ impl FeedCache {
         if self.sum(&[ANY_OBJECT]) != before.object_notices {
             return;
         }
-        let bytes = user.as_str().len() + question.len() + size_of_val(&*counters);
+        let bytes = user.as_str().len() + uri.len() + size_of_val(&*counters);
         let day = Day::of(before.at);
-        let version = Version {
+        let version = CacheVersion {
             at: as_of.map_or(before.at, |as_of| as_of.min(before.at)),
             counters: counters.into(),
             sum,
             ..before
         };
-        let key = (user.clone(), question.to_owned());
-        self.tags.put(key, (tag, day), version, bytes);
+        self.tags.put((user.clone(), uri.to_owned()), (tag, day), version, bytes);
     }
 
     /// Returns the user's window and when it was read, if it is cached and valid.
@@ -328,23 +326,18 @@ impl FeedCache {
         user: &UserId,
         window: &DaySet,
     ) -> Option<(Arc<UserWindow>, DateTime<Utc>)> {
-        let found = self.current(&self.windows, user);
-        found.filter(|(cached, _)| cached.window == *window)
+        self.current(&self.windows, user).filter(|(cached, _)| cached.window == *window)
     }
 
     /// Caches a user's window, with the user's version from before the read.
-    pub(crate) fn put_window(&self, window: Arc<UserWindow>, before: Version) {
-        let stacks = window.person.stacks.iter();
-        let entries = stacks.flat_map(|stack| &stack.entries);
-        let entries = entries.map(|entry| size_of::<Entry>() + entry.bytes());
+    pub(crate) fn put_window(&self, window: Arc<UserWindow>, before: CacheVersion) {
+        let entries = window.user_stacks.stacks.iter().flat_map(|stack| &stack.entries);
         let kinds = window.types.iter().flat_map(BTreeMap::keys);
-        let choices = kinds.map(|kind| CHOICE_BYTES + kind.as_str().len());
         let bytes = size_of::<UserWindow>()
-            + entries.sum::<usize>()
+            + entries.map(|entry| size_of::<Entry>() + entry.bytes()).sum::<usize>()
             + window.mutes.len() * MUTE_BYTES
-            + choices.sum::<usize>();
-        let user = window.person.user.clone();
-        self.windows.put(user, window, before, bytes);
+            + kinds.map(|kind| CHOICE_BYTES + kind.as_str().len()).sum::<usize>();
+        self.windows.put(window.user_stacks.user.clone(), window, before, bytes);
     }
 
     /// Returns the state of the event's object and when it was read, if it is cached and valid.
@@ -353,10 +346,9 @@ impl FeedCache {
     }
 
     /// Caches the state of the event's object, with the object's version from before the read.
-    pub(crate) fn put_object(&self, event: &Event, state: ObjectFacts, before: Version) {
+    pub(crate) fn put_object(&self, event: &Event, state: ObjectFacts, before: CacheVersion) {
         let bytes = size_of::<Object>() + state.object.as_deref().map_or(0, Object::bytes);
-        let key = (event.t.clone(), event.o.clone());
-        self.objects.put(key, state, before, bytes);
+        self.objects.put((event.t.clone(), event.o.clone()), state, before, bytes);
     }
 
     /// Returns the details of an event, if they are cached. They change only when a user is erased,
@@ -367,29 +359,28 @@ impl FeedCache {
     }
 
     /// Caches the details of an event, with any version from before the read.
-    pub(crate) fn put_details(&self, id: Id, details: Option<Arc<Details>>, before: Version) {
+    pub(crate) fn put_details(&self, id: Id, details: Option<Arc<Details>>, before: CacheVersion) {
         let bytes = size_of::<Details>() + details.as_deref().map_or(0, Details::bytes);
         self.details.put(id, details, before, bytes);
     }
 
     /// Returns the start of a user, if it is cached and valid.
     pub(crate) fn start(&self, user: &UserId) -> Option<Option<Start>> {
-        let (start, _) = self.current(&self.starts, user)?;
-        Some(start)
+        self.current(&self.starts, user).map(|(start, _)| start)
     }
 
     /// Caches the start of a user, with the user's version from before the read.
-    pub(crate) fn put_start(&self, user: &UserId, start: Option<Start>, before: Version) {
+    pub(crate) fn put_start(&self, user: &UserId, start: Option<Start>, before: CacheVersion) {
         let bytes = size_of::<Start>() + user.as_str().len();
         self.starts.put(user.clone(), start, before, bytes);
     }
 
     /// Subscribes to changes of this user's feed.
-    pub fn subscribe(self: &Arc<Self>, user: &UserId) -> Subscription {
+    pub fn subscribe(self: &Arc<Self>, user: &UserId) -> FeedSubscription {
         let key = NoticeKey::of(user.as_str());
         let changes = self.subscribers().entry(key).or_default().subscribe();
         let cache = Arc::clone(self);
-        Subscription { changes, _entry: SubscriberEntry { cache, key } }
+        FeedSubscription { changes, _entry: SubscriberEntry { cache, key } }
     }
 
     fn subscribers(&self) -> MutexGuard<'_, HashMap<NoticeKey, watch::Sender<()>>> {
@@ -398,12 +389,12 @@ impl FeedCache {
 }
 
 /// Returns the index of a user's version counter.
-fn of_user(key: NoticeKey) -> u16 {
+fn user_counter(key: NoticeKey) -> u16 {
     (key.0 as usize % HALF) as u16
 }
 
 /// Returns the index of an object's version counter, which is never [`ANY_OBJECT`].
-fn of_object(key: NoticeKey) -> u16 {
+fn object_counter(key: NoticeKey) -> u16 {
     (HALF + 1 + key.0 as usize % (HALF - 1)) as u16
 }
 

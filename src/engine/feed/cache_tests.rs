@@ -4,7 +4,7 @@ use super::*;
 use crate::clock::ManualClock;
 use crate::domain::{BatchMarker, Route, Stack, StackId, Subject};
 
-const TAG: Tag = [7; 16];
+const TAG: ResponseHash = [7; 16];
 
 struct Case {
     clock: Arc<ManualClock>,
@@ -33,20 +33,19 @@ impl Case {
     /// Caches a tag for Ada that depends on this object, the object, and Ada's window.
     fn with(object: &str) -> Self {
         let case = Self::new();
-        let about = [ObjectKey::stored(format!("Artwork:{object}"))];
-        case.put_tag("limit=20", &about);
+        case.put_tag("limit=20", &[ObjectKey::stored(format!("Artwork:{object}"))]);
         case.put_object(object);
         case.put_window("ada", vec![Entry::Other; 3], Mutes::default());
         case
     }
 
-    fn put_tag(&self, question: &str, about: &[ObjectKey]) {
+    fn put_tag(&self, uri: &str, depends_on: &[ObjectKey]) {
         let before = self.cache.version_of_user(&self.ada).unwrap();
-        self.cache.put_tag(&self.ada, question, TAG, before, about, None);
+        self.cache.put_tag(&self.ada, uri, TAG, before, depends_on, None);
     }
 
-    fn has_tag(&self, question: &str) -> bool {
-        self.cache.tag(&self.ada, question) == Some(TAG)
+    fn has_tag(&self, uri: &str) -> bool {
+        self.cache.tag(&self.ada, uri) == Some(TAG)
     }
 
     fn put_object(&self, o: &str) {
@@ -80,7 +79,7 @@ impl Case {
             inbox: Inbox::empty(user.clone()),
             mutes,
             types: Some(types),
-            person: UserStacks { user, stacks: vec![stack] },
+            user_stacks: UserStacks { user, stacks: vec![stack] },
         };
         self.cache.put_window(Arc::new(window), version);
     }
@@ -165,14 +164,14 @@ fn a_notice_that_arrives_during_the_read_prevents_caching() {
         [ChangeNotice::people(["ada"]), ChangeNotice::objects(["Artwork:1"]), ChangeNotice::All]
     {
         let case = Case::new();
-        let about = [ObjectKey::stored("Artwork:1")];
+        let objects = [ObjectKey::stored("Artwork:1")];
         let before = case.cache.version_of_user(&case.ada).unwrap();
-        let of_object = case.cache.version_of_object(&about[0]).unwrap();
+        let object_version = case.cache.version_of_object(&objects[0]).unwrap();
         case.cache.apply(&notice);
 
-        case.cache.put_tag(&case.ada, "days=1", TAG, before, &about, None);
+        case.cache.put_tag(&case.ada, "days=1", TAG, before, &objects, None);
         let facts = ObjectFacts { object: None, retracted: None };
-        case.cache.put_object(&event("1"), facts, of_object);
+        case.cache.put_object(&event("1"), facts, object_version);
 
         assert!(!case.has_tag("days=1"), "{notice:?}");
         let has_object = case.cache.object(&event("1")).is_some();
@@ -245,12 +244,12 @@ fn a_tag_that_depends_on_many_objects_is_invalidated_by_each() {
 #[test]
 fn notices_of_many_users_invalidate_no_object_and_no_tag_about_objects() {
     let case = Case::new();
-    let about: Vec<ObjectKey> =
+    let objects: Vec<ObjectKey> =
         (0..20).map(|n| ObjectKey::stored(format!("Artwork:{n}"))).collect();
-    case.put_tag("few", &about);
+    case.put_tag("few", &objects);
     (0..20).for_each(|n| case.put_object(&n.to_string()));
     // A user who shares Ada's counter invalidates her tag.
-    let counter = |name: &str| of_user(NoticeKey::of(name));
+    let counter = |name: &str| user_counter(NoticeKey::of(name));
     let users = (0..).map(|n| format!("p{n}"));
     let users: Vec<String> =
         users.filter(|name| counter(name) != counter("ada")).take(10_000).collect();
@@ -295,15 +294,15 @@ fn ids_of_emailed_entries_muted_subjects_and_choices_count_toward_the_limit() {
         let entries = vec![Entry::Mailed(BatchMarker { id, fanouts })];
         case.put_window(&format!("p{n}"), entries, Mutes::default());
     }
-    let room = WINDOW_BYTES as usize / (1_000 * size_of::<Id>());
-    assert!((1..=room).contains(&case.windows()));
+    let max_windows = WINDOW_BYTES as usize / (1_000 * size_of::<Id>());
+    assert!((1..=max_windows).contains(&case.windows()));
 
     let case = Case::new();
     for n in 0..2_000 {
         case.put_window(&format!("p{n}"), Vec::new(), muted(100));
     }
-    let room = WINDOW_BYTES as usize / (100 * MUTE_BYTES);
-    assert!((1..=room).contains(&case.windows()));
+    let max_windows = WINDOW_BYTES as usize / (100 * MUTE_BYTES);
+    assert!((1..=max_windows).contains(&case.windows()));
 
     let case = Case::new();
     let name = "N".repeat(72);
@@ -313,8 +312,8 @@ fn ids_of_emailed_entries_muted_subjects_and_choices_count_toward_the_limit() {
     for n in 0..2_000 {
         case.put_window_with(&format!("p{n}"), Vec::new(), Mutes::default(), types.clone());
     }
-    let room = WINDOW_BYTES as usize / (400 * (CHOICE_BYTES + name.len()));
-    assert!((1..=room).contains(&case.windows()));
+    let max_windows = WINDOW_BYTES as usize / (400 * (CHOICE_BYTES + name.len()));
+    assert!((1..=max_windows).contains(&case.windows()));
 }
 
 #[test]
@@ -332,18 +331,18 @@ fn a_user_with_a_large_entry_evicts_no_other_user() {
 #[tokio::test]
 async fn a_subscriber_is_notified_of_changes_and_then_removed() {
     let case = Case::new();
-    let mut of_ada = case.cache.subscribe(&case.ada);
-    let mut of_ben = case.cache.subscribe(&UserId::stored("ben"));
+    let mut by_ada = case.cache.subscribe(&case.ada);
+    let mut by_ben = case.cache.subscribe(&UserId::stored("ben"));
 
     case.cache.apply(&ChangeNotice::people(["ada"]));
-    of_ada.changes.changed().await.unwrap();
+    by_ada.changes.changed().await.unwrap();
 
-    assert!(!of_ben.changes.has_changed().unwrap());
+    assert!(!by_ben.changes.has_changed().unwrap());
     case.cache.apply(&ChangeNotice::All);
-    of_ben.changes.changed().await.unwrap();
-    let again = case.cache.subscribe(&case.ada);
-    drop((of_ada, of_ben));
+    by_ben.changes.changed().await.unwrap();
+    let reopened = case.cache.subscribe(&case.ada);
+    drop((by_ada, by_ben));
     assert_eq!(case.cache.subscribers().len(), 1);
-    drop(again);
+    drop(reopened);
     assert!(case.cache.subscribers().is_empty());
 }

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use chrono::{DateTime, Utc};
 use serde::Deserialize;
 
 use super::Feeds;
@@ -23,7 +24,7 @@ use crate::wire::feed::FeedCounts;
 /// The most items in one call.
 pub const MAX_IDS: usize = 1_000;
 /// The most attempts to write an inbox that other writers change concurrently.
-const ROUNDS: usize = 100;
+const MAX_ATTEMPTS: usize = 100;
 
 /// A request to mark items, up to a cursor or by their ids. `null` is rejected where a field may be
 /// absent: a type that was lost on the way would mark all types.
@@ -53,25 +54,25 @@ pub struct MarksInput {
 }
 
 impl MarksInput {
-    /// Returns the selection in the form that the inbox expects, and the part of the feed to which
-    /// a day or an object restricts it.
+    /// Returns the selection in the form that the inbox expects, and the filter by day or object,
+    /// if there is one.
     fn selection(self, policies: &Policies) -> Result<(Marked, Option<Query>), Invalid> {
         if self.to.is_none() {
             let why = "is only known beside to; with ids, leave it out";
-            let beside = [
+            let filters = [
                 ("type", self.kind.as_ref().map(ToString::to_string)),
                 ("category", self.category.as_ref().map(ToString::to_string)),
                 ("day", self.day.map(|day| day.to_string())),
                 ("about", self.about.clone()),
             ];
-            for (what, given) in beside {
-                if let Some(given) = given {
-                    return Err(Invalid::new(what, given, why));
+            for (name, value) in filters {
+                if let Some(value) = value {
+                    return Err(Invalid::new(name, value, why));
                 }
             }
         }
         let kinds = Kinds::of(self.kind, self.category.as_ref(), policies);
-        let part = (self.day.is_some() || self.about.is_some()).then(|| Query {
+        let filter = (self.day.is_some() || self.about.is_some()).then(|| Query {
             kinds: kinds.clone(),
             day: self.day,
             about: self.about,
@@ -88,14 +89,15 @@ impl MarksInput {
                 return Err(Invalid::new("ids", ids.len(), why));
             }
             (to, _) => {
-                let why = match to {
-                    Some(_) => "has both to and ids: give one of them",
-                    None => "names no items: give to, the cursor of what was shown, or ids",
+                let why = if to.is_some() {
+                    "has both to and ids: give one of them"
+                } else {
+                    "names no items: give to, the cursor of what was shown, or ids"
                 };
                 return Err(Invalid::new("mark", self.mark.as_str(), why));
             }
         };
-        Ok((marked, part))
+        Ok((marked, filter))
     }
 }
 
@@ -103,44 +105,33 @@ impl Feeds {
     /// Marks items of a user's feed. Returns the counts after the change.
     pub async fn mark(&self, user: &UserId, input: MarksInput) -> Result<FeedCounts> {
         let mark = input.mark;
-        let (marked, part) = input.selection(&self.context.policies)?;
+        let (mut marked, filter) = input.selection(&self.context.policies)?;
         // A cached window is enough if it contains the items, which any process may have shown.
-        let shown = |person: &UserStacks| match &marked {
-            Marked::To(cursor, _) => cursor.is_within(person),
-            Marked::Items(places) => places.iter().all(|place| person.holds(*place)),
+        let is_enough = |user_stacks: &UserStacks| match &marked {
+            Marked::To(cursor, _) => cursor.is_within(user_stacks),
+            Marked::Items(positions) => positions.iter().all(|id| user_stacks.holds(*id)),
         };
-        let (mut feed, catalog) = self.read(user, shown).await?;
-        let marked = match (marked, part) {
-            (Marked::To(to, _), Some(part)) => {
-                let mut shown = feed.person.clone();
-                to.cut(&mut shown);
-                let mut items = select(&shown, &part);
-                items.retain(|item| {
-                    let object = catalog.record(item.event);
-                    object.is_some_and(|object| part.is_about(&object))
-                });
-                Marked::Items(items.iter().map(|item| item.position).collect())
-            }
-            (marked, _) => marked,
-        };
+        let (mut feed, catalog) = self.read(user, is_enough).await?;
+        if let (Marked::To(cursor, _), Some(filter)) = (&marked, &filter) {
+            let mut shown = feed.user_stacks.clone();
+            cursor.cut(&mut shown);
+            let mut items = select(&shown, filter);
+            items.retain(|item| {
+                catalog.record(item.event).is_some_and(|object| filter.is_about(&object))
+            });
+            marked = Marked::Items(items.iter().map(|item| item.position).collect());
+        }
         let kept = DaySet::ending(feed.window.window.last(), self.context.config.remembered_back());
-        for round in 0..ROUNDS {
+        for attempt in 0..MAX_ATTEMPTS {
             let now = self.context.clock.now();
-            let inbox = &mut feed.inbox;
-            let done = if inbox.mark(&feed.person, &kept, &marked, mark, now) {
-                let store = Arc::clone(&self.context.store);
-                let put = |inboxes: Vec<(Inbox, Id)>| {
-                    let store = Arc::clone(&store);
-                    async move { store.put_inboxes(&inboxes).await }
-                };
-                let request = (inbox.clone(), self.context.ids.next(now));
-                self.coalescer.call(request, put).await?
+            let is_stored = if feed.inbox.mark(&feed.user_stacks, &kept, &marked, mark, now) {
+                self.put_inbox(feed.inbox.clone(), now).await?
             } else {
-                // If there is nothing to change, the inbox must be read again, because it may come
-                // from the cache.
-                round > 0
+                // There is nothing to change. The first inbox may come from the cache, so read it
+                // from the store once.
+                attempt > 0
             };
-            if done {
+            if is_stored {
                 // Polls of this process see the change at once, before the store's change notice
                 // arrives.
                 self.cache.apply(&ChangeNotice::people([user.as_str()]));
@@ -148,7 +139,17 @@ impl Feeds {
             }
             feed.inbox = self.inbox(user).await?;
         }
-        let why = format!("{ROUNDS} others marked something first, each time");
+        let why = format!("{MAX_ATTEMPTS} others marked something first, each time");
         Err(store::Error::database("marking items of a feed", why).into())
+    }
+
+    /// Stores an inbox in one call with those of concurrent requests. Returns `false` if another
+    /// writer changed it first.
+    async fn put_inbox(&self, inbox: Inbox, now: DateTime<Utc>) -> store::Result<bool> {
+        let put = |inboxes: Vec<(Inbox, Id)>| {
+            let store = Arc::clone(&self.context.store);
+            async move { store.put_inboxes(&inboxes).await }
+        };
+        self.coalescer.call((inbox, self.context.ids.next(now)), put).await
     }
 }

@@ -11,7 +11,6 @@ use std::path::Path;
 use tokio::sync::mpsc;
 
 use super::records::PeopleService;
-use crate::domain::Invalid;
 use crate::engine::archive::BoundedLines;
 use crate::engine::feedback::suppressions::SuppressionService;
 use crate::engine::ingest::objects::ObjectService;
@@ -21,7 +20,7 @@ use crate::wire::transfer::{BadLine, ImportReport};
 
 pub(crate) mod line;
 
-use line::{ImportedRecord, Mistake, is_heading, parse};
+use line::{ImportedRecord, Mistake, is_header, parse};
 
 pub use line::ImportKind;
 
@@ -34,12 +33,11 @@ impl BadLine {
 /// The maximum number of rejected lines in a report. Further ones are only counted.
 pub const SHOWN: usize = 20;
 /// The maximum number of lines in a batch, which is written to the store at once.
-const BATCH: usize = 2_000;
+const LINES_PER_BATCH: usize = 2_000;
 /// A batch also ends when its lines have this many bytes. Up to three batches are in memory: one
 /// that is read, one in the channel, and one that is written.
-const BATCH_BYTES: usize = 8 << 20;
-/// The longest line, in bytes.
-const MAX_LINE: u64 = 16 << 20;
+const BYTES_PER_BATCH: usize = 8 << 20;
+const MAX_LINE_BYTES: u64 = 16 << 20;
 
 /// Imports files in batches of lines.
 pub struct Import {
@@ -75,7 +73,7 @@ impl Import {
     ) -> Result<ImportReport> {
         let (lines, mut batches) = mpsc::channel::<Vec<Line>>(1);
         let (path, kind) = (path.to_owned(), kind.clone());
-        let reader = tokio::task::spawn_blocking(move || read(&path, &kind, &lines));
+        let reader = tokio::task::spawn_blocking(move || read_lines(&path, &kind, &lines));
         let mut report = ImportReport::default();
         while let Some(batch) = batches.recv().await {
             progress.advance(batch.len() as u64);
@@ -90,16 +88,7 @@ impl Import {
         let (mut users, mut follows, mut objects, mut events, mut suppressions) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for line in batch {
-            let checked = line.and_then(|(number, record)| {
-                let checked = match &record {
-                    ImportedRecord::User(user) => self.people.check(user),
-                    ImportedRecord::Object(object) => self.objects.check(object),
-                    _ => Ok(()),
-                };
-                let bad = |why: Invalid| BadLine::new(number, why.into());
-                checked.map(|()| (number, record)).map_err(bad)
-            });
-            let (number, record) = match checked {
+            let (number, record) = match line.and_then(|line| self.check(line)) {
                 Ok(line) => line,
                 Err(bad) => {
                     report.reject(bad);
@@ -133,13 +122,24 @@ impl Import {
         Ok(())
     }
 
+    /// Rejects a record that the configuration does not allow.
+    fn check(&self, (number, record): (u64, ImportedRecord)) -> Line {
+        let checked = match &record {
+            ImportedRecord::User(user) => self.people.check(user),
+            ImportedRecord::Object(object) => self.objects.check(object),
+            _ => Ok(()),
+        };
+        checked.map_err(|invalid| BadLine::new(number, invalid.into()))?;
+        Ok((number, record))
+    }
+
     /// Accepts events. Rejects the line of an event whose key belongs to a different event, or
     /// which is otherwise invalid, such as one that is too old.
     async fn accept(&self, events: Vec<(u64, NewEvent)>, report: &mut ImportReport) -> Result<()> {
-        let (lines, requests): (Vec<_>, Vec<_>) = events.into_iter().unzip();
-        let answers = self.notify.accept_each(requests).await?;
-        for (line, answer) in lines.into_iter().zip(answers) {
-            let mistake = match answer {
+        let (lines, events): (Vec<_>, Vec<_>) = events.into_iter().unzip();
+        let results = self.notify.accept_each(events).await?;
+        for (line, result) in lines.into_iter().zip(results) {
+            let mistake = match result {
                 Ok(_) => continue,
                 Err(Error::Conflict(why)) => why.into(),
                 Err(Error::Invalid(why)) => Mistake::of_event(why),
@@ -153,26 +153,26 @@ impl Import {
 }
 
 /// Reads, decompresses and parses lines. Sends batches until the file or the receiver ends.
-fn read(path: &Path, kind: &ImportKind, batches: &mpsc::Sender<Vec<Line>>) -> Result<()> {
-    let (mut batch, mut bytes, mut read) = (Vec::with_capacity(BATCH), 0, 0);
-    for (number, line) in (1..).zip(BoundedLines::new(open(path)?, MAX_LINE)) {
+fn read_lines(path: &Path, kind: &ImportKind, batches: &mpsc::Sender<Vec<Line>>) -> Result<()> {
+    let (mut batch, mut bytes, mut last_line) = (Vec::with_capacity(LINES_PER_BATCH), 0, 0);
+    for (number, line) in (1..).zip(BoundedLines::new(open(path)?, MAX_LINE_BYTES)) {
         let line = match line {
             Ok(line) => line,
             Err(error) => {
                 // The lines before it are imported.
                 drop(batches.blocking_send(batch));
-                let doing = format!("reading {} after line {read}", path.display());
+                let doing = format!("reading {} after line {last_line}", path.display());
                 return Err(Error::file(doing, error));
             }
         };
-        read = number;
-        if line.trim_ascii().is_empty() || number == 1 && is_heading(kind, &line) {
+        last_line = number;
+        if line.trim_ascii().is_empty() || number == 1 && is_header(kind, &line) {
             continue;
         }
         bytes += line.len();
         let parsed = parse(kind, &line).map(|record| (number, record));
         batch.push(parsed.map_err(|mistake| BadLine::new(number, mistake)));
-        if batch.len() == BATCH || bytes >= BATCH_BYTES {
+        if batch.len() == LINES_PER_BATCH || bytes >= BYTES_PER_BATCH {
             bytes = 0;
             if batches.blocking_send(std::mem::take(&mut batch)).is_err() {
                 return Ok(());
@@ -187,21 +187,21 @@ fn read(path: &Path, kind: &ImportKind, batches: &mpsc::Sender<Vec<Line>>) -> Re
 /// them.
 pub(crate) fn open(path: &Path) -> Result<Box<dyn BufRead>> {
     let failed = |error| Error::file(format!("opening {}", path.display()), error);
-    let buffered = |plain| BufReader::with_capacity(1 << 16, plain);
-    let plain: Box<dyn Read> = match path.as_os_str() == "-" {
-        true => Box::new(std::io::stdin()),
-        false => Box::new(File::open(path).map_err(failed)?),
+    let buffered = |bytes: Box<dyn Read>| BufReader::with_capacity(1 << 16, bytes);
+    let source: Box<dyn Read> = if path.as_os_str() == "-" {
+        Box::new(std::io::stdin())
+    } else {
+        Box::new(File::open(path).map_err(failed)?)
     };
-    let mut plain = buffered(plain);
-    let begin = plain.fill_buf().map_err(failed)?;
-    if begin.starts_with(&[0x1f, 0x8b]) {
-        let decoder: Box<dyn Read> = Box::new(flate2::bufread::MultiGzDecoder::new(plain));
-        return Ok(Box::new(buffered(decoder)));
+    let mut file = buffered(source);
+    let start = file.fill_buf().map_err(failed)?;
+    if start.starts_with(&[0x1f, 0x8b]) {
+        let decoder = flate2::bufread::MultiGzDecoder::new(file);
+        return Ok(Box::new(buffered(Box::new(decoder))));
     }
-    if begin.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
-        let decoder = zstd::Decoder::with_buffer(plain).map_err(failed)?;
-        let decoder: Box<dyn Read> = Box::new(decoder);
-        return Ok(Box::new(buffered(decoder)));
+    if start.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+        let decoder = zstd::Decoder::with_buffer(file).map_err(failed)?;
+        return Ok(Box::new(buffered(Box::new(decoder))));
     }
-    Ok(Box::new(plain))
+    Ok(Box::new(file))
 }

@@ -75,26 +75,26 @@ pub struct TypeChange {
     pub window: Change<TimeDelta>,
 }
 
-/// Parses a name or `null`. The error quotes the name and describes the `wanted` form.
-fn named<'de, D: Deserializer<'de>, T: FromStr>(
+/// Parses a name or `null`. The error quotes the name and describes the `expected` form.
+fn name_or_null<'de, D: Deserializer<'de>, T: FromStr>(
     from: D,
     what: &'static str,
-    wanted: &str,
+    expected: &str,
 ) -> Result<Change<T>, D::Error> {
     let name = Option::<String>::deserialize(from)?;
     let parse = |name: String| {
         let parsed = name.parse();
-        parsed.map_err(|_| D::Error::custom(Invalid::new(what, name, format!("is not {wanted}"))))
+        parsed.map_err(|_| D::Error::custom(Invalid::new(what, name, format!("is not {expected}"))))
     };
     name.map(parse).transpose().map(Some)
 }
 
 fn zone<'de, D: Deserializer<'de>>(from: D) -> Result<Change<Tz>, D::Error> {
-    named(from, "time zone", "a name such as Europe/Paris")
+    name_or_null(from, "time zone", "a name such as Europe/Paris")
 }
 
 fn weekday<'de, D: Deserializer<'de>>(from: D) -> Result<Change<Weekday>, D::Error> {
-    named(from, "weekday", "mon, tue, wed, thu, fri, sat or sun")
+    name_or_null(from, "weekday", "mon, tue, wed, thu, fri, sat or sun")
 }
 
 fn own_window<'de, D: Deserializer<'de>>(from: D) -> Result<Change<TimeDelta>, D::Error> {
@@ -125,15 +125,13 @@ impl PreferencesChange {
 
     /// Rejects digests of types whose events may be of any brand.
     pub(super) fn check_routes(&self, policies: &Policies) -> Result<()> {
-        let mut chosen = self.chosen();
-        match chosen.find(|(kind, chosen)| policies.emailed_by(kind, chosen.route) != chosen.route)
-        {
-            None => Ok(()),
-            Some((kind, _)) => {
+        for (kind, change) in self.chosen() {
+            if policies.emailed_by(kind, change.route) != change.route {
                 let why = "has events of several brands, so it is in no digest; choose immediate, batch or never";
-                Err(Invalid::new("type", kind, why))
+                return Err(Invalid::new("type", kind, why));
             }
         }
+        Ok(())
     }
 
     /// Rejects choices of mandatory types. Resetting one is allowed and changes nothing.
@@ -150,7 +148,7 @@ impl PreferencesChange {
 
     fn chosen(&self) -> impl Iterator<Item = (&EventType, &TypeChange)> {
         let types = self.types.iter().flatten();
-        types.filter_map(|(kind, chosen)| Some((kind, &chosen.as_ref()?.0)))
+        types.filter_map(|(kind, change)| Some((kind, &change.as_ref()?.0)))
     }
 
     /// Changes the preferences of a record; the others stay. Does not resubscribe the user.
@@ -162,11 +160,11 @@ impl PreferencesChange {
         user.tz = self.tz.unwrap_or(user.tz);
         user.quiet = self.quiet.unwrap_or(user.quiet);
         for (kind, change) in self.types.iter().flatten() {
-            let before = user.types.remove(kind).and_then(|before| before.window);
+            let own_window = user.types.remove(kind).and_then(|choice| choice.window);
             if let Some(Named(TypeChange { route, window })) = change {
                 // `User::replacing` dates the change.
                 let chosen = TypePreference {
-                    window: window.unwrap_or(before),
+                    window: window.unwrap_or(own_window),
                     ..TypePreference::new(*route, DateTime::<Utc>::UNIX_EPOCH)
                 };
                 user.types.insert(kind.clone(), chosen);
@@ -281,8 +279,7 @@ impl UserInput {
     /// Checks what the types of a record's fields cannot express. Returns the id.
     pub fn check(&self) -> Result<&UserId> {
         self.check_fields()?;
-        let id = self.id.as_ref();
-        id.ok_or_else(|| Invalid::new("user", "", "has no id"))
+        self.id.as_ref().ok_or_else(|| Invalid::new("user", "", "has no id"))
     }
 
     /// Checks what the types of a patch's fields cannot express.
@@ -306,8 +303,7 @@ impl UserInput {
 
     fn check_fields(&self) -> Result<()> {
         self.preferences().check()?;
-        let name = self.name.iter().flatten().map(String::len);
-        let (bytes, limit) = (name.sum(), user::MAX_NAME);
+        let (bytes, limit) = (self.name.iter().flatten().map(String::len).sum(), user::MAX_NAME);
         let why = format_args!("bytes is more than the {limit} that can be kept; shorten it");
         Invalid::check_limit("name of", bytes, limit, why)?;
         let mut locale = self.locale.iter().flatten();
@@ -374,12 +370,10 @@ impl UserInput {
         }
         user.loc = self.loc.unwrap_or(user.loc);
         self.preferences().apply(user);
-        // A user who is suppressed already keeps the moment.
-        let since = user.suppressed.unwrap_or(now);
-        user.suppressed = match flag(self.suppressed) {
-            Some(suppressed) => suppressed.then_some(since),
-            None => user.suppressed,
-        };
+        if let Some(is_suppressed) = flag(self.suppressed) {
+            // A repeated suppression keeps the time of the first.
+            user.suppressed = is_suppressed.then_some(user.suppressed.unwrap_or(now));
+        }
         if flag(self.unsubscribed) == Some(true) {
             user.unsubscribe(policies, now);
         }

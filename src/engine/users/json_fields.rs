@@ -69,12 +69,12 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Named<T> {
     }
 }
 
-/// Reads an object.
+/// Reads the fields of an object.
 pub(crate) struct Fields<T>(pub(crate) PhantomData<T>);
 
 /// Passes values that are neither arrays nor objects to the derived code, whose errors describe the
 /// expected value.
-macro_rules! refused {
+macro_rules! scalars {
     ($($visit:ident: $type:ty),*) => {
         $(fn $visit<E: Error>(self, value: $type) -> Result<T, E> {
             T::deserialize(value.into_deserializer())
@@ -97,7 +97,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Fields<T> {
         Err(A::Error::invalid_type(Unexpected::Seq, &self))
     }
 
-    refused! {visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64, visit_str: &str}
+    scalars! {visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64, visit_str: &str}
 
     fn visit_unit<E: Error>(self) -> Result<T, E> {
         T::deserialize(().into_deserializer())

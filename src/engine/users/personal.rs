@@ -8,12 +8,14 @@
 
 use std::collections::HashMap;
 
+use chrono::{DateTime, Utc};
+
 use super::records::PeopleService;
 use crate::domain::delivery::Correction;
 use crate::domain::user_id_reuse::{self, Erasure};
 use crate::domain::{
-    Address, BatchState, Day, DaySet, Delivery, DeliveryState, Id, Inbox, Invalid, Stack, Start,
-    User, UserId, UserStacks,
+    BatchState, Day, DaySet, Delivery, DeliveryState, Event, Id, Inbox, Invalid, Position, Stack,
+    Start, User, UserId, UserStacks,
 };
 use crate::engine::batches::End;
 use crate::engine::feed::cache::FeedCache;
@@ -21,10 +23,9 @@ use crate::engine::{Error, Result};
 use crate::store::{self, BatchFilter, DeliveryFilter, NoteFilter, Store};
 use crate::wire::user::{ExportedEvent, MuteView, UserExport, UserView};
 
-/// The number of batches that are canceled after one read.
-const AT_ONCE: usize = 1_000;
+const BATCHES_PER_READ: usize = 1_000;
 /// The reason in canceled deliveries.
-const REASON: &str = "the user was deleted";
+const CANCEL_REASON: &str = "the user was deleted";
 
 /// Returns the start of a user with this record, or of an id without one. `None` if no earlier user
 /// had the id.
@@ -36,8 +37,7 @@ pub async fn start_of(
     if let Some(record) = record {
         return Ok(record.start);
     }
-    let noted = erasures(store, std::slice::from_ref(user)).await?.pop();
-    Ok(noted.flatten().map(|erasure| erasure.start))
+    Ok(erasure(store, user).await?.map(|erasure| erasure.start))
 }
 
 /// Returns the start of a user. Caches it until a change notice names the user, for at most
@@ -51,119 +51,121 @@ pub async fn cached_start(
         return Ok(start);
     }
     let version = cache.version_of_user(user);
-    let found = store.users(std::slice::from_ref(user)).await?.pop();
-    let start = start_of(store, user, found.flatten().as_ref()).await?;
+    let record = store.users(std::slice::from_ref(user)).await?.pop().flatten();
+    let start = start_of(store, user, record.as_ref()).await?;
     if let Some(version) = version {
         cache.put_start(user, start, version);
     }
     Ok(start)
 }
 
-/// Returns the notes about erasures of earlier users with these ids, in their order.
+/// Returns the erasure of an earlier user with this id, if there was one.
+async fn erasure(store: &dyn Store, user: &UserId) -> Result<Option<Erasure>> {
+    Ok(erasures(store, std::slice::from_ref(user)).await?.pop().flatten())
+}
+
+/// Returns the erasures of earlier users with these ids, in their order.
 async fn erasures(store: &dyn Store, users: &[UserId]) -> Result<Vec<Option<Erasure>>> {
     let names: Vec<String> = users.iter().map(user_id_reuse::note_name).collect();
-    let named: Vec<&str> = names.iter().map(String::as_str).collect();
-    let found = store.notes(NoteFilter::Named(&named)).await?;
-    let found: HashMap<String, String> = found.into_iter().collect();
-    let read = |note: &String| -> Result<Erasure> {
+    let filter: Vec<&str> = names.iter().map(String::as_str).collect();
+    let notes: HashMap<String, String> =
+        store.notes(NoteFilter::Named(&filter)).await?.into_iter().collect();
+    let parse = |note: &String| -> Result<Erasure> {
         let corrupt =
             |why: Invalid| store::Error::corrupt("the note of an erasure", why.to_string());
         Ok(note.parse().map_err(corrupt)?)
     };
-    let erasure = |name| found.get(name).map(read).transpose();
-    names.iter().map(erasure).collect()
+    names.iter().map(|name| notes.get(name).map(parse).transpose()).collect()
 }
 
 impl PeopleService {
     /// Erases a user. Returns whether any of their data existed. Can be repeated.
     pub async fn erase(&self, user: &UserId) -> Result<bool> {
-        let name = user_id_reuse::note_name(user);
-        let noted = erasures(&*self.context.store, std::slice::from_ref(user)).await?;
-        let noted = noted.into_iter().next().flatten();
-        let unfinished = noted.is_some_and(|noted| !noted.done);
-        if !unfinished && !self.holds_any(user, noted).await? {
+        let earlier = erasure(&*self.context.store, user).await?;
+        let is_unfinished = earlier.is_some_and(|earlier| !earlier.done);
+        if !is_unfinished && !self.has_data(user, earlier).await? {
             return Ok(false);
         }
         let (now, store) = (self.context.clock.now(), &self.context.store);
-        let (id, today) = (self.context.ids.next(now), self.today(user).await?);
-        let start = Start::new(now, id, today.as_ref());
-        self.note(&name, Erasure { start, done: false }).await?;
+        let start = self.new_start(user, now).await?;
+        self.put_erasure(user, Erasure { start, done: false }).await?;
         store.delete_user(user).await?;
         self.cancel_batches(user).await?;
         self.cancel_deliveries(user).await?;
-        self.note(&name, Erasure { start, done: true }).await?;
+        self.put_erasure(user, Erasure { start, done: true }).await?;
         self.feed_cache.invalidate_all();
         Ok(true)
     }
 
-    /// Returns the starts of new records with these ids, of which only those of earlier users have
-    /// one. Finishes interrupted erasures first.
+    /// Returns the starts of new records with these ids. Only ids of earlier users have one.
+    /// Finishes interrupted erasures first.
     pub(crate) async fn starts(&self, users: &[UserId]) -> Result<HashMap<UserId, Start>> {
-        let mut all = HashMap::new();
-        let noted = erasures(&*self.context.store, users).await?;
-        for (user, erasure) in users.iter().zip(noted) {
+        let mut starts = HashMap::new();
+        let erasures = erasures(&*self.context.store, users).await?;
+        for (user, erasure) in users.iter().zip(erasures) {
             let Some(erasure) = erasure else { continue };
             if !erasure.done {
                 self.erase(user).await?;
             }
-            let now = self.context.clock.now();
-            let (id, today) = (self.context.ids.next(now), self.today(user).await?);
-            let start = Start::new(erasure.start.erased, id, today.as_ref());
-            all.insert(user.clone(), start);
+            starts.insert(user.clone(), self.new_start(user, erasure.start.erased).await?);
         }
-        Ok(all)
+        Ok(starts)
+    }
+
+    /// Returns the start of a user after the current events of the id. `erased` is when the earlier
+    /// user was erased.
+    async fn new_start(&self, user: &UserId, erased: DateTime<Utc>) -> Result<Start> {
+        let now = self.context.clock.now();
+        let id = self.context.ids.next(now);
+        let today = self.window(user, DaySet::ending(Day::of(now), 0)).await?;
+        Ok(Start::new(erased, id, today.as_ref()))
     }
 
     /// Replaces the note, even if another call erases the same user concurrently.
-    async fn note(&self, name: &str, next: Erasure) -> Result<()> {
-        let (next, store) = (next.to_string(), &self.context.store);
+    async fn put_erasure(&self, user: &UserId, erasure: Erasure) -> Result<()> {
+        let (name, text) = (user_id_reuse::note_name(user), erasure.to_string());
+        let store = &self.context.store;
         loop {
-            let read = store.note(name).await?;
-            let read = read.as_deref();
-            if read == Some(&next) || store.swap_note(name, read, Some(&next)).await? {
+            let stored = store.note(&name).await?;
+            if stored.as_ref() == Some(&text)
+                || store.swap_note(&name, stored.as_deref(), Some(&text)).await?
+            {
                 return Ok(());
             }
         }
     }
 
-    async fn today(&self, user: &UserId) -> Result<Option<UserStacks>> {
-        let today = DaySet::ending(Day::of(self.context.clock.now()), 0);
-        self.window(user, today).await
-    }
-
     async fn window(&self, user: &UserId, window: DaySet) -> Result<Option<UserStacks>> {
-        let people = std::slice::from_ref(user);
-        let found = self.context.store.windows(window, people).await?;
-        Ok(found.into_iter().next())
+        Ok(self.context.store.windows(window, std::slice::from_ref(user)).await?.pop())
     }
 
     /// Returns whether the user has data that an erasure removes or hides.
-    async fn holds_any(&self, user: &UserId, noted: Option<Erasure>) -> Result<bool> {
-        let (one, store) = (std::slice::from_ref(user), &self.context.store);
+    async fn has_data(&self, user: &UserId, earlier: Option<Erasure>) -> Result<bool> {
+        let (users, store) = (std::slice::from_ref(user), &self.context.store);
         store.catch_up().await?;
-        if store.users(one).await?.iter().any(Option::is_some)
+        if store.users(users).await?.iter().any(Option::is_some)
             || !store.follows(user, None, 1).await?.is_empty()
-            || store.inboxes(one).await?.iter().any(Option::is_some)
+            || store.inboxes(users).await?.iter().any(Option::is_some)
         {
             return Ok(true);
         }
         let (now, back) = (self.context.clock.now(), self.context.config.window_back);
-        let window = DaySet::ending(Day::of(now), back);
-        let mut person = self.window(user, window).await?;
-        Ok(person.as_mut().is_some_and(|person| {
-            person.begin_at(noted.map(|noted| noted.start));
-            !person.events().is_empty()
-        }))
+        let Some(mut user_stacks) = self.window(user, DaySet::ending(Day::of(now), back)).await?
+        else {
+            return Ok(false);
+        };
+        user_stacks.begin_at(earlier.map(|earlier| earlier.start));
+        Ok(!user_stacks.events().is_empty())
     }
 
     async fn cancel_batches(&self, user: &UserId) -> Result<()> {
         let open = BatchFilter { state: Some(BatchState::Open), ..BatchFilter::of(user) };
         loop {
-            let found = self.batches.list(&open, AT_ONCE).await?;
-            if found.is_empty() {
+            let batches = self.batches.list(&open, BATCHES_PER_READ).await?;
+            if batches.is_empty() {
                 return Ok(());
             }
-            for batch in found {
+            for batch in batches {
                 match self.batches.end(batch.id, End::Cancel).await {
                     // A batch that closed meanwhile has a delivery, or gets one. The delivery is
                     // canceled instead.
@@ -176,24 +178,23 @@ impl PeopleService {
 
     async fn cancel_deliveries(&self, user: &UserId) -> Result<()> {
         let now = self.context.clock.now();
-        let rows = self.deliveries(user, DeliveryState::Pending).await?;
-        let cancel = |row: Delivery| Correction::Cancel(row.id, REASON.to_owned());
-        let cancel: Vec<Correction> = rows.into_iter().map(cancel).collect();
-        self.context.store.correct(now, &cancel).await?;
+        let pending = self.deliveries(user, DeliveryState::Pending).await?;
+        let cancel = |row: Delivery| Correction::Cancel(row.id, CANCEL_REASON.to_owned());
+        let corrections: Vec<Correction> = pending.into_iter().map(cancel).collect();
+        self.context.store.correct(now, &corrections).await?;
         // Emails that are being sent are finished, and the sender settles their batches. An earlier
         // or concurrent erasure may have canceled deliveries without settling their batches.
-        let rows = self.deliveries(user, DeliveryState::Canceled).await?;
-        let batches = rows.iter().filter_map(|row| row.occasion.batch());
-        let batches = batches.map(|batch| (batch, BatchState::Canceled));
-        let batches: Vec<(Id, BatchState)> = batches.collect();
-        self.context.store.settle_batches(&batches, now).await?;
+        let canceled = self.deliveries(user, DeliveryState::Canceled).await?;
+        let batches = canceled.iter().filter_map(|row| row.occasion.batch());
+        let settled: Vec<(Id, BatchState)> =
+            batches.map(|batch| (batch, BatchState::Canceled)).collect();
+        self.context.store.settle_batches(&settled, now).await?;
         Ok(())
     }
 
     async fn deliveries(&self, user: &UserId, state: DeliveryState) -> Result<Vec<Delivery>> {
-        let theirs = DeliveryFilter::User(user);
-        let rows = self.context.store.find_deliveries(&theirs, usize::MAX);
-        let mut rows = rows.await?;
+        let filter = DeliveryFilter::User(user);
+        let mut rows = self.context.store.find_deliveries(&filter, usize::MAX).await?;
         rows.retain(|row| row.state == state);
         Ok(rows)
     }
@@ -210,22 +211,21 @@ impl PeopleService {
         let start = start_of(&**store, user, parts.user.as_ref()).await?;
         parts.person.begin_at(start);
         let inbox = parts.inbox.unwrap_or_else(|| Inbox::empty(user.clone()));
-        let events = parts.person.stacks.iter().flat_map(Stack::events);
-        let events = events.map(|(place, event)| ExportedEvent {
-            id: place,
+        let export_event = |(position, event): (Position, &Event)| ExportedEvent {
+            id: position,
             kind: event.t.clone(),
             object: event.o.clone(),
             event: event.i,
-            happened: event.at(place.stack.day),
-            state: inbox.state(place),
-        });
-        let events: Vec<ExportedEvent> = events.collect();
+            happened: event.at(position.stack.day),
+            state: inbox.state(position),
+        };
+        let events: Vec<ExportedEvent> =
+            parts.person.stacks.iter().flat_map(Stack::events).map(export_event).collect();
         let is_theirs = |id| start.is_none_or(|start| !start.is_after(id));
-        let rows = DeliveryFilter::User(user);
-        let mut deliveries = store.find_deliveries(&rows, usize::MAX).await?;
+        let filter = DeliveryFilter::User(user);
+        let mut deliveries = store.find_deliveries(&filter, usize::MAX).await?;
         deliveries.retain(|row| is_theirs(row.marker));
-        let theirs = BatchFilter::of(user);
-        let mut batches = self.batches.list(&theirs, usize::MAX).await?;
+        let mut batches = self.batches.list(&BatchFilter::of(user), usize::MAX).await?;
         batches.retain(|batch| is_theirs(batch.id));
         let follows = store.follows(user, None, usize::MAX).await?;
         let is_known = parts.user.is_some()
@@ -237,22 +237,21 @@ impl PeopleService {
             return Ok(None);
         }
         let address = parts.user.as_ref().and_then(|user| user.email.clone());
-        let addresses: Vec<Address> = address.iter().cloned().collect();
-        let state = store.address_states(&addresses).await?.pop();
-        let suppressed = state.and_then(|state| state.suppression);
-        let record = |user| UserView::of(user, &self.context.policies);
+        let state = store.address_states(address.as_slice()).await?.pop();
+        let suppression = state.and_then(|state| state.suppression);
+        let view = |user| UserView::of(user, &self.context.policies);
         let mutes = parts.user.iter().flat_map(|user| user.mutes.all());
         Ok(Some(UserExport {
             user: user.clone(),
             at,
             mutes: mutes.map(MuteView::of).collect(),
             email: address.as_ref().map(|address| address.reveal().to_owned()),
-            record: parts.user.map(record),
+            record: parts.user.map(view),
             follows,
             events,
             batches: self.batches.views(batches).await?,
             deliveries: deliveries.into_iter().map(Into::into).collect(),
-            suppression: suppressed.map(Into::into),
+            suppression: suppression.map(Into::into),
         }))
     }
 }

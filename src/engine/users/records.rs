@@ -20,9 +20,9 @@ use crate::engine::batches::BatchService;
 use crate::engine::feed::cache::FeedCache;
 use crate::store::{self, FollowChange, PeopleFilter};
 
-/// How often a record is read again if other processes change it at the same moment. In each round
-/// at least one of them succeeds.
-const ROUNDS: usize = 100;
+/// How often a change is tried if other processes change the record at the same moment. In each
+/// attempt at least one of them succeeds.
+const MAX_ATTEMPTS: usize = 100;
 
 /// Changes users' records and follows, and exports and erases users ([`super::personal`]).
 pub struct PeopleService {
@@ -58,15 +58,15 @@ impl PeopleService {
     /// Creates or replaces records. The last record of an id counts.
     pub async fn put(&self, inputs: Vec<UserInput>) -> Result<()> {
         let (now, policies) = (self.context.clock.now(), &self.context.policies);
-        let mut people: HashMap<UserId, UserInput> = HashMap::with_capacity(inputs.len());
+        let mut inputs_by_id: HashMap<UserId, UserInput> = HashMap::with_capacity(inputs.len());
         for input in inputs {
             self.check(&input)?;
-            people.insert(input.check()?.clone(), input);
+            inputs_by_id.insert(input.check()?.clone(), input);
         }
-        let mut ids: Vec<UserId> = people.keys().cloned().collect();
+        let mut ids: Vec<UserId> = inputs_by_id.keys().cloned().collect();
         ids.sort_unstable();
         let change = |id: &UserId, before: Option<&User>| {
-            let user = people[id].replace(id.clone(), before, policies, now);
+            let user = inputs_by_id[id].replace(id.clone(), before, policies, now);
             Some(user.replacing(before, self.schedule(), policies, now))
         };
         self.change(ids, check_growth, change).await
@@ -86,12 +86,11 @@ impl PeopleService {
         check: Check,
         change: impl Fn(&UserId, Option<&User>) -> Option<User>,
     ) -> Result<()> {
-        for _ in 0..ROUNDS {
+        for _ in 0..MAX_ATTEMPTS {
             let stored = self.context.store.users(&ids).await?;
-            let pairs = ids.iter().zip(&stored);
-            let new = pairs.filter(|(_, user)| user.is_none());
-            let new: Vec<UserId> = new.map(|(id, _)| id.clone()).collect();
-            let starts = self.starts(&new).await?;
+            let new = ids.iter().zip(&stored).filter(|(_, user)| user.is_none());
+            let new_ids: Vec<UserId> = new.map(|(id, _)| id.clone()).collect();
+            let starts = self.starts(&new_ids).await?;
             let mut changed = Vec::new();
             for (id, before) in ids.iter().zip(&stored) {
                 let before = before.as_ref();
@@ -106,23 +105,22 @@ impl PeopleService {
             if changed.is_empty() {
                 return Ok(());
             }
-            let put = self.context.store.put_users(&changed).await?;
-            let missed = changed.into_iter().zip(put).filter(|(_, put)| !put);
-            ids = missed.map(|(user, _)| user.id).collect();
+            let is_stored = self.context.store.put_users(&changed).await?;
+            let conflicts = changed.into_iter().zip(is_stored).filter(|(_, is_stored)| !is_stored);
+            ids = conflicts.map(|(user, _)| user.id).collect();
             // The next poll of this process sees it before the store's change notice arrives.
             self.feed_cache.apply(&ChangeNotice::people(starts.keys().map(UserId::as_str)));
             if ids.is_empty() {
                 return Ok(());
             }
         }
-        let why = format!("other processes changed them first, {ROUNDS} times");
-        Err(store::Error::database("changing people", why).into())
+        let why = format!("other processes changed them first, {MAX_ATTEMPTS} times");
+        Err(store::Error::database("changing users", why).into())
     }
 
     /// Returns the record of a user.
     pub async fn get(&self, id: &UserId) -> Result<Option<User>> {
-        let found = self.context.store.users(std::slice::from_ref(id)).await?;
-        Ok(found.into_iter().next().flatten())
+        Ok(self.context.store.users(std::slice::from_ref(id)).await?.pop().flatten())
     }
 
     /// Changes a user's preferences. Returns the record after it, or `None` if there is none.
@@ -172,8 +170,7 @@ impl PeopleService {
         after: Option<&UserId>,
         limit: usize,
     ) -> Result<(Vec<User>, Option<UserId>)> {
-        let all = PeopleFilter::All;
-        let mut ids = self.context.store.find_people(&all, after, limit).await?;
+        let mut ids = self.context.store.find_people(&PeopleFilter::All, after, limit).await?;
         let users = self.context.store.users(&ids).await?;
         let next = ids.pop().filter(|_| users.len() == limit);
         Ok((users.into_iter().flatten().collect(), next))
@@ -181,8 +178,8 @@ impl PeopleService {
 
     /// Returns the users whose record has this address, ascending by id, at most `limit`.
     pub async fn with_address(&self, address: &Address, limit: usize) -> Result<Vec<UserId>> {
-        let at = PeopleFilter::Address(address);
-        Ok(self.context.store.find_people(&at, None, limit).await?)
+        let filter = PeopleFilter::Address(address);
+        Ok(self.context.store.find_people(&filter, None, limit).await?)
     }
 
     /// Returns the keys after this one that a user follows, ascending.
@@ -205,9 +202,8 @@ impl PeopleService {
     /// the record after it, or `None` if there is none.
     pub async fn stop(&self, id: &UserId, stop: &Stop) -> Result<Option<User>> {
         if let Stop::Follow(key) = stop {
-            let follow = (key.clone(), id.clone());
-            let store = &self.context.store;
-            store.change_follows(FollowChange::Unfollow, &[follow]).await?;
+            let follows = [(key.clone(), id.clone())];
+            self.context.store.change_follows(FollowChange::Unfollow, &follows).await?;
             return self.get(id).await;
         }
         let edit = |user: &mut User, now| user.stop(stop, &self.context.policies, now);
@@ -220,8 +216,7 @@ impl PeopleService {
 
     /// Returns whether a user follows this key.
     pub async fn is_following(&self, id: &UserId, key: &FollowKey) -> Result<bool> {
-        let follow = (key.clone(), id.clone());
-        Ok(self.context.store.following(&[follow]).await? == [true])
+        Ok(self.context.store.following(&[(key.clone(), id.clone())]).await? == [true])
     }
 
     /// Lets users follow keys. Existing follows stay.
@@ -235,8 +230,7 @@ impl PeopleService {
     }
 
     async fn change_follows(&self, change: FollowChange, follows: Vec<FollowInput>) -> Result<()> {
-        let pairs = follows.into_iter().map(|follow| (follow.key, follow.user));
-        let pairs = distinct(pairs);
+        let pairs = distinct(follows.into_iter().map(|follow| (follow.key, follow.user)));
         Ok(self.context.store.change_follows(change, &pairs).await?)
     }
 
@@ -270,8 +264,8 @@ impl PeopleService {
         change: impl Fn(&mut User, DateTime<Utc>),
     ) -> Result<Option<User>> {
         let edit = |user: &mut User, now: DateTime<Utc>| {
-            let before = now.checked_sub_signed(self.context.config.remembered());
-            user.mutes.forget(before.unwrap_or(DateTime::<Utc>::MIN_UTC));
+            let oldest = now.checked_sub_signed(self.context.config.remembered());
+            user.mutes.forget(oldest.unwrap_or(DateTime::<Utc>::MIN_UTC));
             change(user, now);
         };
         let edited = self.edit(id, check_growth, edit).await;

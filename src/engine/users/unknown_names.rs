@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use crate::context::Context;
-use crate::domain::{Event, ObjectKey, Policies, Selector, UserId};
+use crate::domain::{Event, Object, ObjectKey, Policies, Selector, UserId};
 use crate::engine::Result;
 use crate::engine::coalescer::{self, Coalescer};
 use crate::engine::eligibility::event_facts::Catalog;
@@ -63,66 +63,67 @@ impl NameLookup {
     /// Returns the unknown names of each request, in the order of the requests. Checks the first
     /// thousand objects and the first thousand users. Concurrent short requests share a look-up.
     pub async fn of(&self, requests: &[RequestNames]) -> Result<Vec<Unknown>> {
-        let [one] = requests else {
-            return Ok(self.look_up(requests).await?);
+        let is_short = |request: &RequestNames| {
+            request.events.len() <= FEW_OBJECTS && request.users.len() <= FEW_OBJECTS
         };
-        if one.events.len() > FEW_OBJECTS || one.users.len() > FEW_OBJECTS {
-            return Ok(self.look_up(requests).await?);
+        match requests {
+            [request] if is_short(request) => {
+                let look_up = |requests: Vec<RequestNames>| {
+                    let names = self.clone();
+                    async move { names.look_up(&requests).await }
+                };
+                Ok(vec![self.coalescer.call(request.clone(), look_up).await?])
+            }
+            _ => Ok(self.look_up(requests).await?),
         }
-        let look_up = |all: Vec<RequestNames>| {
-            let known = self.clone();
-            async move { known.look_up(&all).await }
-        };
-        Ok(vec![self.coalescer.call(one.clone(), look_up).await?])
     }
 
     /// Returns a sentence for each reason why users will not see an accepted event, with what to do
     /// about it. Records, objects and followers may still come later.
     pub async fn warnings(&self, request: &NewEvent) -> Result<Vec<String>> {
         let unknown = self.of(&[RequestNames::from(request)]).await?;
-        let found = unknown.iter().flat_map(|unknown| unknown.warnings(&self.context.policies));
-        let mut warnings: Vec<String> = found.collect();
+        let mut warnings: Vec<String> =
+            unknown.iter().flat_map(|names| names.warnings(&self.context.policies)).collect();
         let model = self.context.policies.of(&request.kind).model.as_ref();
         let keys: Vec<ObjectKey> =
             request.objects.iter().map(|object| ObjectKey::of(model, object)).collect();
         let store = &self.context.store;
-        let withdrawn = store.objects(&keys).await?.into_iter().flatten();
-        for object in withdrawn.filter(|object| !object.notifiable) {
-            warnings
-                .push(format!("{:?} is withdrawn: no feed and no email includes it", object.key));
+        let objects = store.objects(&keys).await?.into_iter().flatten();
+        for Object { key, .. } in objects.filter(|object| !object.notifiable) {
+            warnings.push(format!("{key:?} is withdrawn: no feed and no email includes it"));
         }
         if let Selector::FollowersOf(keys) = &request.audience.to
             && let [key] = &keys[..]
         {
-            let following = PeopleFilter::Follow(key);
-            let found = self.context.store.find_people(&following, None, 1).await?;
-            if found.is_empty() {
+            let followers = store.find_people(&PeopleFilter::Follow(key), None, 1).await?;
+            if followers.is_empty() {
                 warnings.push(format!("no user follows {key}"));
             }
         }
         Ok(warnings)
     }
+
     async fn look_up(&self, requests: &[RequestNames]) -> store::Result<Vec<Unknown>> {
         let mut catalog = Catalog::of_emails(&self.context);
-        let events = requests.iter().flat_map(|one| &one.events);
-        let users = requests.iter().flat_map(|one| &one.users);
+        let events = requests.iter().flat_map(|request| &request.events);
+        let users = requests.iter().flat_map(|request| &request.users);
         let users: Vec<UserId> = users.take(MAX_NAMES).cloned().collect();
         let records = self.context.store.users(&users);
         let ((), records) = futures::try_join!(catalog.load(events.take(MAX_NAMES)), records)?;
-        let mut missing = records.into_iter().map(|record| record.is_none());
-        let mut left = MAX_NAMES;
-        let unknown = |request: &RequestNames| {
+        let mut is_missing = records.into_iter().map(|record| record.is_none());
+        let mut remaining = MAX_NAMES;
+        let unknown_of = |request: &RequestNames| {
             let mut unknown = Unknown::default();
-            for event in request.events.iter().take(left) {
+            for event in request.events.iter().take(remaining) {
                 unknown.note(event, &catalog, &self.context.policies);
             }
-            left -= request.events.len().min(left);
-            let users = request.users.iter().zip(missing.by_ref());
-            let users = users.filter(|(_, is_missing)| *is_missing);
-            unknown.users.extend(users.map(|(user, _)| user.clone()));
+            remaining -= request.events.len().min(remaining);
+            let users = request.users.iter().zip(is_missing.by_ref());
+            let missing = users.filter(|(_, is_missing)| *is_missing);
+            unknown.users.extend(missing.map(|(user, _)| user.clone()));
             unknown
         };
-        Ok(requests.iter().map(unknown).collect())
+        Ok(requests.iter().map(unknown_of).collect())
     }
 
     /// Returns the unknown names of the newest `fanouts` journal entries, of their first thousand

@@ -7,7 +7,7 @@ use actix_web::HttpResponse;
 use serde::Deserialize;
 
 use super::problem::{ApiResult, Code, Problem};
-use super::request::Call;
+use super::request::ApiRequest;
 use super::route::routes;
 use crate::domain::{Batch, Id};
 use crate::engine::Error;
@@ -24,59 +24,58 @@ routes! {ROUTES under "/v1":
 /// The only body that these requests accept: an empty JSON object.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Nothing {}
+struct EmptyBody {}
 
 /// Answers with a batch, or with the problem that there is none.
-async fn view(call: &Call, batch: Option<Batch>, id: Id) -> ApiResult {
+async fn view(request: &ApiRequest, batch: Option<Batch>, id: Id) -> ApiResult {
     let batch = batch.ok_or_else(|| {
         let detail = format!(
             "there is no batch {id}; GET /v1/batches lists them, and what was settled long ago is forgotten"
         );
         Problem::new(Code::UnknownBatch, detail)
     })?;
-    Ok(HttpResponse::Ok().json(call.app.batches().view(batch).await?))
+    Ok(HttpResponse::Ok().json(request.app.batches().view(batch).await?))
 }
 
 /// `GET /v1/batches`
-async fn page(call: Call) -> ApiResult {
+async fn page(request: ApiRequest) -> ApiResult {
     let filter = BatchFilter {
-        user: call.parameter("user")?,
-        key: call.parameter("key")?,
-        state: call.parameter("state")?,
-        before: call.parameter("before")?,
+        user: request.parameter("user")?,
+        key: request.parameter("key")?,
+        state: request.parameter("state")?,
+        before: request.parameter("before")?,
     };
-    let limit = call.page_limit(20, 200)?;
-    let book = call.app.batches();
-    let page = book.list(&filter, limit).await?;
-    let next = page.last().filter(|_| page.len() == limit);
-    let next = next.map(|last| last.id);
-    let batches = book.views(page).await?;
+    let limit = request.page_limit(20, 200)?;
+    let service = request.app.batches();
+    let page = service.list(&filter, limit).await?;
+    let next = page.last().filter(|_| page.len() == limit).map(|last| last.id);
+    let batches = service.views(page).await?;
     Ok(HttpResponse::Ok().json(BatchPage { batches, next }))
 }
 
 /// `GET /v1/batches/{id}`
-async fn get(call: Call) -> ApiResult {
-    let id: Id = call.segment("id")?;
-    view(&call, call.app.batches().batch(id).await?, id).await
+async fn get(request: ApiRequest) -> ApiResult {
+    let id: Id = request.segment("id")?;
+    view(&request, request.app.batches().batch(id).await?, id).await
 }
 
 /// `POST /v1/batches/{id}/close`
-async fn close(call: Call) -> ApiResult {
-    end(call, End::Close).await
+async fn close(request: ApiRequest) -> ApiResult {
+    end(request, End::Close).await
 }
 
 /// `POST /v1/batches/{id}/cancel`
-async fn cancel(call: Call) -> ApiResult {
-    end(call, End::Cancel).await
+async fn cancel(request: ApiRequest) -> ApiResult {
+    end(request, End::Cancel).await
 }
 
-async fn end(mut call: Call, how: End) -> ApiResult {
-    let id: Id = call.segment("id")?;
-    let Nothing {} = call.one_if_any().await?;
-    let ended = call.app.batches().end(id, how).await;
-    let ended = ended.map_err(|error| match error {
+async fn end(mut request: ApiRequest, how: End) -> ApiResult {
+    let id: Id = request.segment("id")?;
+    let EmptyBody {} = request.parse_one_or_default().await?;
+    let ended = request.app.batches().end(id, how).await;
+    let batch = ended.map_err(|error| match error {
         Error::Conflict(why) => Problem::new(Code::BatchEnded, why),
         other => other.into(),
     })?;
-    view(&call, ended, id).await
+    view(&request, batch, id).await
 }

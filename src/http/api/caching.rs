@@ -17,7 +17,7 @@ pub(super) use flate2::Compression;
 use flate2::write::GzEncoder;
 use sha2::{Digest, Sha256};
 
-use super::request::Call;
+use super::request::ApiRequest;
 use super::route::routes;
 use crate::app::App;
 use crate::wire::OPENAPI;
@@ -28,7 +28,7 @@ routes! {ROUTES under "":
     "/openapi.json" => {get open: openapi}
 }
 
-/// A hash of a body, for its entity tag.
+/// Returns a hash of a body, for its entity tag.
 pub(super) fn hash(body: &[u8]) -> [u8; 16] {
     let mut hash = [0; 16];
     hash.copy_from_slice(&Sha256::digest(body)[..16]);
@@ -53,24 +53,22 @@ pub(super) fn is_known(req: &HttpRequest, hash: &[u8; 16]) -> bool {
 /// Returns whether the client accepts gzip (RFC 9110, 12.5.3).
 pub(super) fn accepts_gzip(req: &HttpRequest) -> bool {
     let offered = [Encoding::gzip(), Encoding::identity()];
-    let chosen = AcceptEncoding::parse(req).ok();
-    let chosen = chosen.and_then(|accepted| accepted.negotiate(offered.iter()));
-    chosen == Some(Encoding::gzip())
+    let accepted = AcceptEncoding::parse(req).ok();
+    accepted.and_then(|accepted| accepted.negotiate(offered.iter())) == Some(Encoding::gzip())
 }
 
-pub(super) fn gzipped(body: &[u8], how: Compression) -> Vec<u8> {
-    let mut gzip = GzEncoder::new(Vec::new(), how);
+pub(super) fn gzip(body: &[u8], level: Compression) -> Vec<u8> {
+    let mut gzip = GzEncoder::new(Vec::new(), level);
     let written = gzip.write_all(body).and_then(|()| gzip.finish());
-    written.expect("memory takes what is written")
+    written.expect("writing to memory succeeds")
 }
 
 /// The widget without comments, indentation and empty lines; compressed; and its hash.
 static WIDGET: LazyLock<(String, Vec<u8>, [u8; 16])> = LazyLock::new(|| {
-    let lines = include_str!("../../../widget/widget.js").lines();
-    let lines = lines.map(str::trim);
-    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with("//"));
-    let text: String = lines.flat_map(|line| [line, "\n"]).collect();
-    let gzipped = gzipped(text.as_bytes(), Compression::best());
+    let lines = include_str!("../../../widget/widget.js").lines().map(str::trim);
+    let code = lines.filter(|line| !line.is_empty() && !line.starts_with("//"));
+    let text: String = code.flat_map(|line| [line, "\n"]).collect();
+    let gzipped = gzip(text.as_bytes(), Compression::best());
     let hash = hash(text.as_bytes());
     (text, gzipped, hash)
 });
@@ -79,10 +77,7 @@ static WIDGET: LazyLock<(String, Vec<u8>, [u8; 16])> = LazyLock::new(|| {
 async fn widget(req: HttpRequest) -> HttpResponse {
     let (text, gzipped, hash) = &*WIDGET;
     let is_known = is_known(&req, hash);
-    let mut response = match is_known {
-        true => HttpResponse::NotModified(),
-        false => HttpResponse::Ok(),
-    };
+    let mut response = if is_known { HttpResponse::NotModified() } else { HttpResponse::Ok() };
     response
         .insert_header(header::ETag(entity_tag(hash)))
         .insert_header((header::CACHE_CONTROL, "no-cache"))
@@ -106,13 +101,13 @@ async fn widget(req: HttpRequest) -> HttpResponse {
 ///
 /// Browsers keep the texts for an hour. A cross-origin page may read them, as it may load the
 /// module.
-async fn widget_texts(call: Call) -> HttpResponse {
-    let catalogs = call.app.identities.default.pages.catalogs();
+async fn widget_texts(request: ApiRequest) -> HttpResponse {
+    let catalogs = request.app.identities.default.pages.catalogs();
     HttpResponse::Ok()
         .insert_header((header::CACHE_CONTROL, "max-age=3600"))
         .insert_header((header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"))
         .insert_header(("Cross-Origin-Resource-Policy", "cross-origin"))
-        .json(catalogs.widget_texts(call.text("lang")))
+        .json(catalogs.widget_texts(request.text("lang")))
 }
 
 /// `GET /openapi.json`

@@ -27,9 +27,9 @@ use crate::engine::access::tokens::{TokenError, UserToken, UserTokens};
 use crate::engine::users::personal::cached_start;
 
 /// The size of a burst, in seconds of the average rate.
-const BURST: NonZeroU32 = NonZeroU32::new(6).expect("6 is not 0");
+const BURST_SECONDS: NonZeroU32 = NonZeroU32::new(6).expect("6 is not 0");
 /// The number of requests after which idle callers are removed from memory.
-const SWEEP: u32 = 4_096;
+const REQUESTS_PER_SWEEP: u32 = 4_096;
 
 /// The authenticated sender of a request.
 #[derive(Debug, Clone)]
@@ -47,7 +47,7 @@ impl Caller {
             return Ok(());
         };
         match cached_start(&*app.context.store, &app.feed_cache, &token.user).await? {
-            Some(start) if start.rejects(token.issued) => {
+            Some(start) if start.rejects(token.issued_at) => {
                 Err(unauthorized(TokenError::EarlierUser))
             }
             _ => Ok(()),
@@ -61,39 +61,39 @@ fn unauthorized(why: impl ToString) -> Problem {
 
 /// Identifies callers and limits their request rates.
 pub(super) struct Authorizer {
-    ring: KeyRing,
+    keys: KeyRing,
     tokens: UserTokens,
     clock: Arc<dyn Clock>,
     /// The limits of server keys and of users; `None` where requests are not limited.
-    keys: Option<RateLimit>,
-    users: Option<RateLimit>,
+    key_limit: Option<RateLimit>,
+    user_limit: Option<RateLimit>,
 }
 
 impl Authorizer {
     /// Creates the authorizer of this process's API. `key` is the configured server key.
     pub(super) fn new(app: &App, key: &str) -> Self {
         let server = &app.config.server;
-        let keys = server.rate_limit_key;
-        let users = server.rate_limit_token;
+        let limit =
+            |rate: Option<NonZeroU32>, caller| rate.map(|rate| RateLimit::new(caller, rate));
         Self {
-            ring: KeyRing::new(key, app.context.clone()),
+            keys: KeyRing::new(key, app.context.clone()),
             tokens: app.tokens(),
             clock: app.context.clock.clone(),
-            keys: keys.map(|rate| RateLimit::new("this server key", rate)),
-            users: users.map(|rate| RateLimit::new("this person's tokens", rate)),
+            key_limit: limit(server.rate_limit_key, "this server key"),
+            user_limit: limit(server.rate_limit_token, "this user's tokens"),
         }
     }
 
-    async fn caller(&self, req: &ServiceRequest) -> Result<Caller, Problem> {
-        let given = bearer(req).ok_or_else(|| {
+    async fn identify(&self, req: &ServiceRequest) -> Result<Caller, Problem> {
+        let credential = bearer(req).ok_or_else(|| {
             unauthorized("the server key is missing; send it, or a user token, as \"Authorization: Bearer KEY\"")
         })?;
-        if let Some(entry) = self.ring.entry(given).await? {
-            return Ok(Caller::Key(entry));
+        if let Some(key) = self.keys.recognize(credential).await? {
+            return Ok(Caller::Key(key));
         }
-        match std::str::from_utf8(given) {
-            Ok(text) if UserTokens::is_like_one(text) => {
-                let opened = self.tokens.open(text, self.clock.now());
+        match std::str::from_utf8(credential) {
+            Ok(token) if UserTokens::is_token_like(token) => {
+                let opened = self.tokens.open(token, self.clock.now());
                 opened.map(Caller::User).map_err(unauthorized)
             }
             _ => Err(unauthorized(
@@ -105,8 +105,8 @@ impl Authorizer {
     /// Counts a request against the limit of its caller, if there is one.
     fn count(&self, caller: &Caller) -> Result<(), Problem> {
         let (limit, name) = match caller {
-            Caller::Key(key) => (&self.keys, key.name.as_ref().map_or("", KeyName::as_str)),
-            Caller::User(token) => (&self.users, token.user.as_str()),
+            Caller::Key(key) => (&self.key_limit, key.name.as_ref().map_or("", KeyName::as_str)),
+            Caller::User(token) => (&self.user_limit, token.user.as_str()),
         };
         limit.as_ref().map_or(Ok(()), |limit| limit.count(name))
     }
@@ -118,8 +118,8 @@ pub(super) async fn require<B: MessageBody>(
     req: ServiceRequest,
     next: Next<B>,
 ) -> Result<ServiceResponse<EitherBody<B, BoxBody>>, Error> {
-    let caller = authorizer.caller(&req).await;
-    match caller.and_then(|caller| authorizer.count(&caller).map(|()| caller)) {
+    let identified = authorizer.identify(&req).await;
+    match identified.and_then(|caller| authorizer.count(&caller).map(|()| caller)) {
         Ok(caller) => {
             req.extensions_mut().insert(caller);
             Ok(next.call(req).await?.map_into_left_body())
@@ -139,39 +139,40 @@ fn bearer(req: &ServiceRequest) -> Option<&[u8]> {
 /// another down.
 struct RateLimit {
     /// The caller, for error messages.
-    who: &'static str,
+    caller: &'static str,
     limiter: DefaultKeyedRateLimiter<String>,
     quota: Quota,
     since_sweep: AtomicU32,
 }
 
 impl RateLimit {
-    fn new(who: &'static str, rate: NonZeroU32) -> Self {
-        let quota = Quota::per_second(rate).allow_burst(rate.saturating_mul(BURST));
-        Self { who, limiter: RateLimiter::hashmap(quota), quota, since_sweep: AtomicU32::new(0) }
+    fn new(caller: &'static str, rate: NonZeroU32) -> Self {
+        let quota = Quota::per_second(rate).allow_burst(rate.saturating_mul(BURST_SECONDS));
+        Self { caller, limiter: RateLimiter::hashmap(quota), quota, since_sweep: AtomicU32::new(0) }
     }
 
-    fn count(&self, caller: &str) -> Result<(), Problem> {
-        if self.since_sweep.fetch_add(1, Ordering::Relaxed) >= SWEEP {
+    fn count(&self, name: &str) -> Result<(), Problem> {
+        if self.since_sweep.fetch_add(1, Ordering::Relaxed) >= REQUESTS_PER_SWEEP {
             self.since_sweep.store(0, Ordering::Relaxed);
             self.limiter.retain_recent();
             self.limiter.shrink_to_fit();
         }
-        self.limiter.check_key(&caller.to_owned()).map_err(|until| {
+        self.limiter.check_key(&name.to_owned()).map_err(|until| {
             let wait = until.wait_time_from(self.limiter.clock().now());
-            let wait = wait.as_secs_f64().ceil().max(1.0);
+            let seconds = wait.as_secs_f64().ceil().max(1.0);
             let window = self.quota.burst_size_replenished_in().as_secs_f64().ceil();
-            let (who, quota) = (self.who, self.quota.burst_size());
+            let (caller, quota) = (self.caller, self.quota.burst_size());
             let detail = format!(
-                "{who} made more than {quota} requests in {window} s; ask again in {wait} s"
+                "{caller} made more than {quota} requests in {window} s; ask again in {seconds} s"
             );
-            Problem::new(Code::TooManyRequests, detail).with(header::RETRY_AFTER, wait.to_string())
+            let problem = Problem::new(Code::TooManyRequests, detail);
+            problem.with(header::RETRY_AFTER, seconds.to_string())
         })
     }
 }
 
 /// How long a browser may cache the answer to a preflight, in seconds. Chromium allows no more.
-const REMEMBERED: usize = 7_200;
+const PREFLIGHT_MAX_AGE: usize = 7_200;
 
 /// Returns the CORS rules that admit pages of these origins; `*` admits all.
 pub(super) fn cors(origins: &[String]) -> Cors {
@@ -192,23 +193,24 @@ pub(super) fn cors(origins: &[String]) -> Cors {
             "X-Poll-Interval",
             "X-Request-Id",
         ])
-        .max_age(REMEMBERED);
-    match origins.iter().any(|origin| origin == "*") {
-        true => cors.allow_any_origin().send_wildcard(),
-        false => origins.iter().fold(cors, |cors, origin| cors.allowed_origin(origin)),
+        .max_age(PREFLIGHT_MAX_AGE);
+    if origins.iter().any(|origin| origin == "*") {
+        cors.allow_any_origin().send_wildcard()
+    } else {
+        origins.iter().fold(cors, |cors, origin| cors.allowed_origin(origin))
     }
 }
 
-/// Refuses requests of pages whose origin is not listed. Runs before authentication, so that the
+/// Rejects requests of pages whose origin is not listed. Runs before authentication, so that the
 /// answer names the origin and not the missing key.
-pub(super) async fn refuse_foreign<B: MessageBody>(
+pub(super) async fn reject_foreign<B: MessageBody>(
     app: web::Data<App>,
     req: ServiceRequest,
     next: Next<B>,
 ) -> Result<ServiceResponse<EitherBody<B, BoxBody>>, Error> {
     let listed = &app.config.server.cors_origins;
-    let is_listed = |origin: &str| listed.iter().any(|one| one == "*" || one == origin);
-    let Some(origin) = foreign(&req).filter(|origin| !is_listed(origin)) else {
+    let is_listed = |origin: &str| listed.iter().any(|listed| listed == "*" || listed == origin);
+    let Some(origin) = foreign_origin(&req).filter(|origin| !is_listed(origin)) else {
         return Ok(next.call(req).await?.map_into_left_body());
     };
     let detail = format!(
@@ -222,13 +224,13 @@ pub(super) async fn refuse_foreign<B: MessageBody>(
 
 /// Returns the origin of a cross-origin page: of a preflight, or of a request without a key that
 /// the browser marks as cross-site. Other requests passed a preflight, or no page sent them.
-fn foreign(req: &ServiceRequest) -> Option<&str> {
+fn foreign_origin(req: &ServiceRequest) -> Option<&str> {
     let headers = req.headers();
     let origin = headers.get(header::ORIGIN)?.to_str().ok()?;
-    let preflights = *req.method() == Method::OPTIONS
+    let is_preflight = *req.method() == Method::OPTIONS
         && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
     let site = headers.get("Sec-Fetch-Site");
-    let crosses = site.is_some_and(|site| site == "cross-site" || site == "same-site");
+    let is_cross_site = site.is_some_and(|site| site == "cross-site" || site == "same-site");
     let is_anonymous = !headers.contains_key(header::AUTHORIZATION);
-    (preflights || crosses && is_anonymous).then_some(origin)
+    (is_preflight || is_cross_site && is_anonymous).then_some(origin)
 }

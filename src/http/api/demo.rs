@@ -1,8 +1,8 @@
 //! The page of `serve --demo` and its requests: the scene, new works, and sent emails.
 //!
-//! Only this machine may use it. [`local`] requires a loopback name in every request, so no other
-//! site can reach it: a foreign page can make its own name resolve to this machine (DNS rebinding),
-//! but cannot make it a loopback name. Requests that change something must come from this page.
+//! Only this machine may use it: [`require_local_host`] requires a loopback name in every request.
+//! A foreign page can make its own name resolve to this machine (DNS rebinding), but cannot make it
+//! a loopback name. Requests that change something must come from this page.
 //! The routes exist only with `--demo`; [`Gallery`] does the work.
 
 use actix_web::body::{BoxBody, EitherBody, MessageBody};
@@ -16,7 +16,7 @@ use chrono::TimeDelta;
 use serde::Deserialize;
 
 use super::problem::{ApiResult, Code, Problem};
-use super::request::Call;
+use super::request::ApiRequest;
 use super::route::routes;
 use crate::demo::{self, Gallery, PEOPLE};
 use crate::domain::{ObjectId, Stop, UserId};
@@ -40,13 +40,13 @@ const SCRIPT: &str = include_str!("demo/page.js");
 const STYLE: &str = include_str!("demo/page.css");
 
 /// The lifetime of a user's token. The page requests a new one before it ends.
-const TOKEN: TimeDelta = TimeDelta::minutes(10);
+const TOKEN_LIFETIME: TimeDelta = TimeDelta::minutes(10);
 
 /// Shows an email as email programs do: pictures and links, but no scripts.
-pub(super) const OF_EMAIL: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src http: https: data:; \
+pub(super) const EMAIL_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src http: https: data:; \
                        sandbox allow-popups allow-popups-to-escape-sandbox; frame-ancestors 'self'";
 /// Shows a picture, a script or a style sheet alone.
-pub(super) const OF_FILE: &str = "default-src 'none'; sandbox";
+pub(super) const FILE_POLICY: &str = "default-src 'none'; sandbox";
 
 /// Allows only resources of this server and pictures of the site `url`, and no inline scripts or
 /// styles.
@@ -59,8 +59,8 @@ pub(super) fn page_policy(url: &str) -> String {
 }
 
 /// Answers with a page, a file or a picture that only this machine sees.
-pub(super) fn local_answer(kind: &str, policy: &str, body: impl Into<String>) -> HttpResponse {
-    fresh()
+pub(super) fn local_response(kind: &str, policy: &str, body: impl Into<String>) -> HttpResponse {
+    uncached()
         .content_type(kind)
         .insert_header((header::REFERRER_POLICY, "same-origin"))
         .insert_header((header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
@@ -69,44 +69,44 @@ pub(super) fn local_answer(kind: &str, policy: &str, body: impl Into<String>) ->
 }
 
 /// `GET /demo`
-async fn page(_: Call, gallery: Data<Gallery>) -> HttpResponse {
+async fn page(_: ApiRequest, gallery: Data<Gallery>) -> HttpResponse {
     let policy = page_policy(&gallery.url);
-    local_answer("text/html; charset=utf-8", &policy, PAGE)
+    local_response("text/html; charset=utf-8", &policy, PAGE)
 }
 
 /// `GET /demo/page.js`
-async fn script(_: Call) -> HttpResponse {
-    local_answer("text/javascript; charset=utf-8", OF_FILE, SCRIPT)
+async fn script(_: ApiRequest) -> HttpResponse {
+    local_response("text/javascript; charset=utf-8", FILE_POLICY, SCRIPT)
 }
 
 /// `GET /demo/page.css`
-async fn style(_: Call) -> HttpResponse {
-    local_answer("text/css; charset=utf-8", OF_FILE, STYLE)
+async fn style(_: ApiRequest) -> HttpResponse {
+    local_response("text/css; charset=utf-8", FILE_POLICY, STYLE)
 }
 
 /// `GET /demo/scene`
-async fn scene(call: Call, gallery: Data<Gallery>) -> ApiResult {
-    Ok(fresh().json(gallery.scene(&call.app).await?))
+async fn scene(request: ApiRequest, gallery: Data<Gallery>) -> ApiResult {
+    Ok(uncached().json(gallery.scene(&request.app).await?))
 }
 
 /// `POST /demo/people/{id}`: a token of this user, and their links. An application would know its
 /// signed-in user.
-async fn play(call: Call) -> ApiResult {
-    let id: UserId = call.segment("id")?;
+async fn play(request: ApiRequest) -> ApiResult {
+    let id: UserId = request.segment("id")?;
     if !PEOPLE.contains(&id.as_str()) {
         let detail = format!("{id:?} is no user of the demo; /demo/scene lists them");
         return Err(Problem::new(Code::UnknownUser, detail));
     }
-    let now = call.app.context.clock.now();
-    let token = call.app.tokens().make(&id, now, TOKEN)?;
-    let maker = call.app.identities.default.links.maker().await?;
+    let now = request.app.context.clock.now();
+    let token = request.app.tokens().make(&id, now, TOKEN_LIFETIME)?;
+    let maker = request.app.identities.default.links.maker().await?;
     // A demo's configuration has both.
     let (Some(token), Some(maker)) = (token, maker) else {
         let detail = "the demo's tidings.toml has lost its address or its secret; start it again";
         return Err(Problem::new(Code::Internal, detail));
     };
     let links = maker.personal(&id, None, Some(&Stop::All), None, now);
-    Ok(fresh().json(LocalVisit {
+    Ok(uncached().json(LocalVisit {
         token: token.expose(),
         preferences: &links.preferences,
         unsubscribe: links.unsubscribe.as_deref(),
@@ -121,100 +121,99 @@ struct NewWork {
 }
 
 /// `POST /demo/works`
-async fn publish(mut call: Call, gallery: Data<Gallery>) -> ApiResult {
-    let NewWork { artist, title } = call.one().await?;
-    Ok(fresh().json(gallery.publish(&call.app, &artist, &title).await?))
+async fn publish(mut request: ApiRequest, gallery: Data<Gallery>) -> ApiResult {
+    let NewWork { artist, title } = request.parse_one().await?;
+    Ok(uncached().json(gallery.publish(&request.app, &artist, &title).await?))
 }
 
 /// `POST /demo/digests`
-async fn send_digests(call: Call, gallery: Data<Gallery>) -> ApiResult {
-    Ok(fresh().json(gallery.send_digests(&call.app).await?))
+async fn send_digests(request: ApiRequest, gallery: Data<Gallery>) -> ApiResult {
+    Ok(uncached().json(gallery.send_digests(&request.app).await?))
 }
 
 /// `GET /demo/mails`
-async fn emails(call: Call, gallery: Data<Gallery>) -> ApiResult {
-    Ok(fresh().json(gallery.emails(&call.app).await?))
+async fn emails(request: ApiRequest, gallery: Data<Gallery>) -> ApiResult {
+    Ok(uncached().json(gallery.emails(&request.app).await?))
 }
 
 /// `GET /demo/mails/{number}`
-async fn email(call: Call, gallery: Data<Gallery>) -> ApiResult {
-    let number: ObjectId = call.segment("number")?;
+async fn email(request: ApiRequest, gallery: Data<Gallery>) -> ApiResult {
+    let number: ObjectId = request.segment("number")?;
     let html = match number.as_str().parse() {
-        Ok(number) => gallery.email(&call.app, number).await?,
+        Ok(number) => gallery.email(&request.app, number).await?,
         Err(_) => None,
     };
     let Some(html) = html else {
         let detail = format!("there is no email {number:?}; /demo/mails lists them");
         return Err(Problem::new(Code::NotFound, detail));
     };
-    Ok(local_answer("text/html; charset=utf-8", OF_EMAIL, html))
+    Ok(local_response("text/html; charset=utf-8", EMAIL_POLICY, html))
 }
 
 /// `GET /demo/pictures/{name}`
-async fn picture(call: Call) -> ApiResult {
-    let name: ObjectId = call.segment("name")?;
-    let drawn = demo::picture(name.as_str());
-    Ok(local_answer("image/svg+xml", OF_FILE, drawn))
+async fn picture(request: ApiRequest) -> ApiResult {
+    let name: ObjectId = request.segment("name")?;
+    Ok(local_response("image/svg+xml", FILE_POLICY, demo::picture(name.as_str())))
 }
 
-/// Starts an answer that no cache keeps.
-pub(super) fn fresh() -> HttpResponseBuilder {
+/// Starts a response that no cache keeps.
+pub(super) fn uncached() -> HttpResponseBuilder {
     let mut response = HttpResponse::Ok();
     response.insert_header((header::CACHE_CONTROL, "no-store"));
     response
 }
 
 /// Passes requests whose host is a loopback name. Posts to the demo must come from its own page.
-pub(super) async fn local<B: MessageBody>(
+pub(super) async fn require_local_host<B: MessageBody>(
     req: ServiceRequest,
     next: Next<B>,
 ) -> Result<ServiceResponse<EitherBody<B, BoxBody>>, Error> {
-    let host = only(req.headers(), &header::HOST).unwrap_or_default();
+    let host = single_header(req.headers(), &header::HOST).unwrap_or_default();
     // A target in absolute form overrides the header (RFC 9112, 3.2.2).
     let target = req.uri().authority();
-    let is_here = is_local(host) && target.is_none_or(|target| is_local(target.as_str()));
+    let is_local = is_loopback(host) && target.is_none_or(|target| is_loopback(target.as_str()));
     // The path as the router matches it, decoded.
     let path = req.match_info().as_str();
-    let changes = req.method() == Method::POST && path.starts_with("/demo/");
-    let (detail, place) = if !is_here {
+    let is_change = req.method() == Method::POST && path.starts_with("/demo/");
+    let problem = if !is_local {
         let detail =
-            "the demo answers to the names of this machine alone, such as 127.0.0.1 and localhost";
-        (detail, "header Host")
-    } else if changes && !is_own_page(req.headers(), host) {
-        let detail = "only the demo's own page may ask this; open /demo in a browser";
-        (detail, "header Origin")
+            "the demo answers only to the names of this machine, such as 127.0.0.1 and localhost";
+        Problem::new(Code::Forbidden, detail).at("header Host")
+    } else if is_change && !is_own_page(req.headers(), host) {
+        let detail = "only the demo's own page may send this request; open /demo in a browser";
+        Problem::new(Code::Forbidden, detail).at("header Origin")
     } else {
         return Ok(next.call(req).await?.map_into_left_body());
     };
-    let problem = Problem::new(Code::Forbidden, detail).at(place);
     Ok(req.error_response(problem).map_into_right_body())
 }
 
 /// Returns whether a page of this server sent the request.
 fn is_own_page(headers: &HeaderMap, host: &str) -> bool {
     let site = headers.get("Sec-Fetch-Site");
-    let origin = only(headers, &header::ORIGIN).and_then(|origin| origin.strip_prefix("http://"));
+    let origin =
+        single_header(headers, &header::ORIGIN).and_then(|origin| origin.strip_prefix("http://"));
     site.is_none_or(|site| site == "same-origin")
         && origin.is_some_and(|origin| origin.eq_ignore_ascii_case(host))
 }
 
 /// Returns a header that occurs once.
-fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+fn single_header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name);
     let value = values.next()?.to_str().ok()?;
     values.next().is_none().then_some(value)
 }
 
-/// Whether a host is this machine's own, with or without a port.
-fn is_local(host: &str) -> bool {
+/// Returns whether a host is a loopback name or address, with or without a port.
+fn is_loopback(host: &str) -> bool {
     let url = url::Url::parse(&format!("http://{host}/"));
-    let is_loopback = url.is_ok_and(|url| match url.host() {
+    let has_loopback_host = url.is_ok_and(|url| match url.host() {
         Some(url::Host::Domain(name)) => name == "localhost",
         Some(url::Host::Ipv4(address)) => address.is_loopback(),
         Some(url::Host::Ipv6(address)) => address.is_loopback(),
         None => false,
     });
-    is_loopback && !host.contains(['@', '/', '\\', '?', '#'])
+    has_loopback_host && !host.contains(['@', '/', '\\', '?', '#'])
 }
 
 #[cfg(test)]
@@ -222,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_loopback_host_is_local_with_or_without_a_port() {
+    fn a_loopback_host_may_have_a_port() {
         for host in [
             "127.0.0.1:8080",
             "127.0.0.1",
@@ -232,12 +231,12 @@ mod tests {
             "[::1]",
             "[::1]:8080",
         ] {
-            assert!(is_local(host), "{host}");
+            assert!(is_loopback(host), "{host}");
         }
     }
 
     #[test]
-    fn other_hosts_are_not_local() {
+    fn other_hosts_are_not_loopback_hosts() {
         for host in [
             "",
             ":8080",
@@ -260,7 +259,7 @@ mod tests {
             "user@localhost",
             "localhost, demo.example",
         ] {
-            assert!(!is_local(host), "{host}");
+            assert!(!is_loopback(host), "{host}");
         }
     }
 }

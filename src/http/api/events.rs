@@ -10,7 +10,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::Deserialize;
 
 use super::problem::{ApiResult, Code, Problem};
-use super::request::{Call, of_record};
+use super::request::{ApiRequest, record_problem};
 use super::route::routes;
 use crate::app::App;
 use crate::domain::{EventType, Id, ObjectId};
@@ -26,40 +26,41 @@ routes! {ROUTES under "/v1":
 const FIELD: &str = "events";
 
 /// The longest wait for the look-up of unknown objects and users after the events are accepted.
-const LOOKUP_PATIENCE: Duration = Duration::from_secs(1);
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Accepts events, and adds warnings about unknown types, objects and users. A failed look-up only
 /// loses the warnings, because the events are already accepted.
 async fn accept(app: &App, requests: Vec<NewEvent>) -> Result<Vec<AcceptedEvent>, Problem> {
-    let named: Vec<RequestNames> = requests.iter().map(RequestNames::from).collect();
+    let names: Vec<RequestNames> = requests.iter().map(RequestNames::from).collect();
     let receipts = app.notify().accept(requests).await?;
-    let found = tokio::time::timeout(LOOKUP_PATIENCE, app.known().of(&named)).await;
-    let unknown = found.ok().and_then(Result::ok).unwrap_or_else(|| {
+    let looked_up = tokio::time::timeout(LOOKUP_TIMEOUT, app.known().of(&names)).await;
+    let unknown = looked_up.ok().and_then(Result::ok).unwrap_or_else(|| {
         tracing::warn!("could not look up whether the objects and users of accepted events exist");
         Vec::new()
     });
     let mut warnings = unknown.iter().map(|unknown| unknown.warnings(&app.config.policies));
-    let answer = |receipt| AcceptedEvent { receipt, warnings: warnings.next().unwrap_or_default() };
-    Ok(receipts.into_iter().map(answer).collect())
+    let accepted =
+        |receipt| AcceptedEvent { receipt, warnings: warnings.next().unwrap_or_default() };
+    Ok(receipts.into_iter().map(accepted).collect())
 }
 
 /// `POST /v1/events`
-async fn post(mut call: Call) -> ApiResult {
-    let key = idempotency_key(&call.req)?;
-    let (events, is_list) = call.one_or_many(FIELD).await?;
-    let requests = checked(&call.app.notify(), events, is_list, key)?;
-    let mut events = accept(&call.app, requests).await?;
+async fn post(mut request: ApiRequest) -> ApiResult {
+    let key = idempotency_key(&request.http)?;
+    let (events, is_list) = request.parse_one_or_many(FIELD).await?;
+    let requests = checked_events(&request.app.notify(), events, is_list, key)?;
+    let mut events = accept(&request.app, requests).await?;
     if is_list {
         return Ok(HttpResponse::Accepted().json(AllAccepted { events }));
     }
     let answer = events.remove(0);
-    let base = call.app.config.server.public_path();
+    let base = request.app.config.server.public_path();
     let location = format!("{base}/v1/events/{}", answer.receipt.id);
     Ok(HttpResponse::Accepted().insert_header((header::LOCATION, location)).json(answer))
 }
 
 /// Checks the events of a body. `key` is the request's `Idempotency-Key`, which names one event.
-fn checked(
+fn checked_events(
     notify: &Notify,
     mut events: Vec<EventInput>,
     is_list: bool,
@@ -70,27 +71,24 @@ fn checked(
             let why = "is for one event; give the events of a list a field `key` each";
             return Err(Problem::parameter(KEY_LOCATION, why));
         }
-        let own = events[0].key.get_or_insert_with(|| key.clone());
-        if *own != key {
+        if *events[0].key.get_or_insert_with(|| key.clone()) != key {
             let why = "differs from the field `key`; give one of them";
             return Err(Problem::parameter(KEY_LOCATION, why));
         }
     }
-    let requests = events.into_iter().enumerate().map(|(index, event)| {
-        let request = event.into_request();
-        let checked = request.and_then(|request| notify.check(&request).map(|()| request));
-        checked.map_err(|invalid| match is_list {
-            true => of_record(FIELD, index, invalid),
-            false => invalid.into(),
+    let check = |(index, event): (usize, EventInput)| {
+        let checked = event.into_request().and_then(|event| notify.check(&event).map(|()| event));
+        checked.map_err(|invalid| {
+            if is_list { record_problem(FIELD, index, invalid) } else { invalid.into() }
         })
-    });
-    requests.collect()
+    };
+    events.into_iter().enumerate().map(check).collect()
 }
 
 /// `GET /v1/events/{id}`
-async fn get(call: Call) -> ApiResult {
-    let id: Id = call.segment("id")?;
-    let Some(fanout) = call.app.notify().find(id).await? else {
+async fn get(request: ApiRequest) -> ApiResult {
+    let id: Id = request.segment("id")?;
+    let Some(fanout) = request.app.notify().find(id).await? else {
         let detail = format!("there is no event {id}; ids are those that accepting gave");
         return Err(Problem::new(Code::UnknownEvent, detail));
     };
@@ -108,9 +106,9 @@ struct RetractionBody {
 }
 
 /// `DELETE /v1/events`
-async fn retract(mut call: Call) -> ApiResult {
-    let RetractionBody { kind, objects } = call.one().await?;
-    let retracted = call.app.objects().retract(&kind, &objects).await?;
+async fn retract(mut request: ApiRequest) -> ApiResult {
+    let RetractionBody { kind, objects } = request.parse_one().await?;
+    let retracted = request.app.objects().retract(&kind, &objects).await?;
     Ok(HttpResponse::Ok().json(retracted))
 }
 
@@ -126,11 +124,11 @@ fn idempotency_key(req: &HttpRequest) -> Result<Option<String>, Problem> {
     if values.next().is_some() {
         return Err(Problem::parameter(KEY_LOCATION, "is given twice; give it once"));
     }
-    let key = value.to_str().ok().and_then(unquoted);
-    key.map(Some).ok_or_else(|| {
+    let Some(key) = value.to_str().ok().and_then(unquoted) else {
         let why = "is not a key of visible ASCII characters, with or without quotes around it";
-        Problem::parameter(KEY_LOCATION, why)
-    })
+        return Err(Problem::parameter(KEY_LOCATION, why));
+    };
+    Ok(Some(key))
 }
 
 fn unquoted(text: &str) -> Option<String> {

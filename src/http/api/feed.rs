@@ -7,15 +7,15 @@
 use actix_web::http::header::{self, ContentEncoding};
 use actix_web::{HttpMessage, HttpResponse, HttpResponseBuilder};
 
-use super::caching::{Compression, accepts_gzip, entity_tag, gzipped, hash, is_known};
+use super::caching::{Compression, accepts_gzip, entity_tag, gzip, hash, is_known};
 use super::callers::Caller;
 use super::problem::{ApiResult, Problem};
-use super::request::{Call, refuse};
+use super::request::{ApiRequest, invalid_parameter};
 use super::route::routes;
 use crate::domain::feed_page::Kinds;
 use crate::domain::{Invalid, NoticeKey, UserId, feed_page};
 use crate::engine::Error;
-use crate::engine::feed::cache::Tag;
+use crate::engine::feed::cache::ResponseHash;
 use crate::engine::feed::{FeedRequest, FeedResponse, MarksInput};
 use crate::wire::feed::{FeedItem, ItemWords};
 use crate::wire::to_json;
@@ -29,35 +29,35 @@ routes! {ROUTES under "/v1":
 }
 
 /// The default number of items on a page.
-const LIMIT: u32 = 20;
+const DEFAULT_LIMIT: u32 = 20;
 /// The smallest body that is compressed, in bytes. Smaller ones fit into one packet anyway.
-const WORTH_COMPRESSING: usize = 1_200;
+const MIN_COMPRESSED_BYTES: usize = 1_200;
 
 /// `GET /v1/users/{id}/feed`
-async fn page(call: Call) -> ApiResult {
-    let user: UserId = call.segment("id")?;
-    polled(&call, &user, async {
-        let request = request(&call, &user)?;
-        let (feeds, base) = (call.app.feeds(), call.app.config.server.public_path());
-        let page = match call.text("group") {
-            None => feeds.page(&request).await.map(|mut page| {
-                describe(&call, &mut page.answer.items);
+async fn page(request: ApiRequest) -> ApiResult {
+    let user: UserId = request.segment("id")?;
+    polled(&request, &user, async {
+        let feed_request = feed_request(&request, &user)?;
+        let (feeds, base) = (request.app.feeds(), request.app.config.server.public_path());
+        let response = match request.text("group") {
+            None => feeds.page(&feed_request).await.map(|mut page| {
+                describe(&request, &mut page.answer.items);
                 page.map(|page| to_json(&page))
             }),
-            Some("about") => feeds.groups(&request).await.map(|mut page| {
+            Some("about") => feeds.groups(&feed_request).await.map(|mut page| {
                 for group in &mut page.answer.groups {
                     group.items_url.insert_str(0, base);
-                    describe(&call, &mut group.items);
+                    describe(&request, &mut group.items);
                 }
                 page.map(|page| to_json(&page))
             }),
             Some(other) => {
                 let why = "is unknown; the feed is grouped by about only";
-                return Err(refuse("group", &Invalid::new("group", other, why)));
+                return Err(invalid_parameter("group", &Invalid::new("group", other, why)));
             }
         };
-        page.map_err(|error| match error {
-            Error::Invalid(invalid) => refuse(invalid.what, &invalid),
+        response.map_err(|error| match error {
+            Error::Invalid(invalid) => invalid_parameter(invalid.what, &invalid),
             other => other.into(),
         })
     })
@@ -65,12 +65,12 @@ async fn page(call: Call) -> ApiResult {
 }
 
 /// Adds the words for their types to items, if the request names a language.
-fn describe(call: &Call, items: &mut [FeedItem]) {
-    let Some(lang) = call.text("lang") else {
+fn describe(request: &ApiRequest, items: &mut [FeedItem]) {
+    let Some(lang) = request.text("lang") else {
         return;
     };
-    let catalogs = call.app.identities.default.pages.catalogs();
-    let policies = &call.app.config.policies;
+    let catalogs = request.app.identities.default.pages.catalogs();
+    let policies = &request.app.config.policies;
     for item in items {
         let (heading, phrase) = catalogs.feed_words(Some(lang), &item.kind, policies);
         item.words = Some(ItemWords {
@@ -81,20 +81,20 @@ fn describe(call: &Call, items: &mut [FeedItem]) {
     }
 }
 
-fn request(call: &Call, user: &UserId) -> Result<FeedRequest, Problem> {
-    let (category, policies) = (call.parameter("category")?, &call.app.config.policies);
+fn feed_request(request: &ApiRequest, user: &UserId) -> Result<FeedRequest, Problem> {
+    let (category, policies) = (request.parameter("category")?, &request.app.config.policies);
     Ok(FeedRequest {
         user: user.clone(),
         query: feed_page::Query {
-            after: call.parameter("after")?,
-            before: call.parameter("before")?,
-            kinds: Kinds::of(call.parameter("type")?, category.as_ref(), policies),
-            day: call.parameter("day")?,
-            about: call.text("about").map(str::to_owned),
-            state: call.parameter("state")?.unwrap_or_default(),
+            after: request.parameter("after")?,
+            before: request.parameter("before")?,
+            kinds: Kinds::of(request.parameter("type")?, category.as_ref(), policies),
+            day: request.parameter("day")?,
+            about: request.text("about").map(str::to_owned),
+            state: request.parameter("state")?.unwrap_or_default(),
         },
-        limit: call.number("limit")?.unwrap_or(LIMIT) as usize,
-        accepts_cached: may_use_cache(call),
+        limit: request.number("limit")?.unwrap_or(DEFAULT_LIMIT) as usize,
+        accepts_cached: may_use_cache(request),
     })
 }
 
@@ -102,41 +102,40 @@ fn request(call: &Call, user: &UserId) -> Result<FeedRequest, Problem> {
 ///
 /// The application expects to see its own writes, which may have bypassed this process. An entity
 /// tag may come from another process with newer data.
-fn may_use_cache(call: &Call) -> bool {
-    let loads = !call.req.headers().contains_key(header::IF_NONE_MATCH);
-    loads && matches!(call.req.extensions().get(), Some(Caller::User(_)))
+fn may_use_cache(request: &ApiRequest) -> bool {
+    let is_conditional = request.http.headers().contains_key(header::IF_NONE_MATCH);
+    !is_conditional && matches!(request.http.extensions().get(), Some(Caller::User(_)))
 }
 
 /// `GET /v1/users/{id}/feed/count`
-async fn count(call: Call) -> ApiResult {
-    let user: UserId = call.segment("id")?;
-    polled(&call, &user, async {
-        let counts = call.app.feeds().counts(&user, may_use_cache(&call)).await?;
+async fn count(request: ApiRequest) -> ApiResult {
+    let user: UserId = request.segment("id")?;
+    polled(&request, &user, async {
+        let counts = request.app.feeds().counts(&user, may_use_cache(&request)).await?;
         Ok(counts.map(|counts| to_json(&counts)))
     })
     .await
 }
 
 /// `POST /v1/users/{id}/feed/marks`
-async fn mark(mut call: Call) -> ApiResult {
-    let user: UserId = call.segment("id")?;
-    let marks: MarksInput = call.one().await?;
-    let counts = call.app.feeds().mark(&user, marks).await?;
+async fn mark(mut request: ApiRequest) -> ApiResult {
+    let user: UserId = request.segment("id")?;
+    let marks: MarksInput = request.parse_one().await?;
+    let counts = request.app.feeds().mark(&user, marks).await?;
     Ok(HttpResponse::Ok().json(counts))
 }
 
-/// Answers a poll with 304 if the client's entity tag is current. Skips `make`, which builds the
+/// Answers a poll with 304 if the client's entity tag is current. Skips `build`, which builds the
 /// answer, if the feed cache knows that.
 async fn polled(
-    call: &Call,
+    request: &ApiRequest,
     user: &UserId,
-    make: impl Future<Output = Result<FeedResponse<Vec<u8>>, Problem>>,
+    build: impl Future<Output = Result<FeedResponse<Vec<u8>>, Problem>>,
 ) -> ApiResult {
-    let (app, cache) = (&call.app, &call.app.feed_cache);
-    let question = call.req.uri().path_and_query();
-    let question = question.map_or("", |question| question.as_str());
-    let respond = |mut response: HttpResponseBuilder, tag: &Tag, answer| {
-        app.metrics.fed(answer);
+    let (app, http, cache) = (&request.app, &request.http, &request.app.feed_cache);
+    let uri = http.uri().path_and_query().map_or("", |uri| uri.as_str());
+    let start = |mut response: HttpResponseBuilder, tag: &ResponseHash, outcome| {
+        app.metrics.fed(outcome);
         response
             .insert_header(header::ETag(entity_tag(tag)))
             .insert_header((header::CACHE_CONTROL, "private, no-cache"))
@@ -144,27 +143,27 @@ async fn polled(
             .insert_header(("X-Poll-Interval", poll_interval(user)));
         response
     };
-    let is_conditional = call.req.headers().contains_key(header::IF_NONE_MATCH);
-    let cached = is_conditional.then(|| cache.tag(user, question)).flatten();
-    if let Some(tag) = cached.filter(|tag| is_known(&call.req, tag)) {
-        return Ok(respond(HttpResponse::NotModified(), &tag, "known").finish());
+    let is_conditional = http.headers().contains_key(header::IF_NONE_MATCH);
+    let cached = is_conditional.then(|| cache.tag(user, uri)).flatten();
+    if let Some(tag) = cached.filter(|tag| is_known(http, tag)) {
+        return Ok(start(HttpResponse::NotModified(), &tag, "known").finish());
     }
-    let before = cache.version_of_user(user);
-    let made = make.await?;
-    let (tag, body) = (hash(&made.answer), made.answer);
-    if let Some(before) = before {
-        cache.put_tag(user, question, tag, before, &made.about, made.as_of);
+    let version = cache.version_of_user(user);
+    let FeedResponse { answer: body, depends_on, as_of } = build.await?;
+    let tag = hash(&body);
+    if let Some(version) = version {
+        cache.put_tag(user, uri, tag, version, &depends_on, as_of);
     }
-    if is_known(&call.req, &tag) {
-        return Ok(respond(HttpResponse::NotModified(), &tag, "unchanged").finish());
+    if is_known(http, &tag) {
+        return Ok(start(HttpResponse::NotModified(), &tag, "unchanged").finish());
     }
-    let mut response = respond(HttpResponse::Ok(), &tag, "made");
+    let mut response = start(HttpResponse::Ok(), &tag, "made");
     response.content_type("application/json");
-    if body.len() < WORTH_COMPRESSING || !accepts_gzip(&call.req) {
+    if body.len() < MIN_COMPRESSED_BYTES || !accepts_gzip(http) {
         return Ok(response.body(body));
     }
-    let body = gzipped(&body, Compression::fast());
-    Ok(response.insert_header(ContentEncoding::Gzip).body(body))
+    response.insert_header(ContentEncoding::Gzip);
+    Ok(response.body(gzip(&body, Compression::fast())))
 }
 
 /// Returns how many seconds this user's client should wait between two polls: 30 with 10 % more or

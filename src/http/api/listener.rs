@@ -12,13 +12,13 @@ use tokio::sync::watch;
 use crate::operate::machine;
 
 /// How long the head of a request may take to arrive.
-pub(super) const HEAD_PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a connection is kept open for a next request.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(75);
 /// How long a client may keep sending while its connection is being closed.
-pub(super) const LEAVE_PATIENCE: Duration = Duration::from_secs(3);
+pub(super) const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long a client may leave sent bytes unread before its connection is closed, also on streams.
-const UNREAD_PATIENCE: Duration = Duration::from_secs(30);
+const UNREAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// The number of connections that can wait to be accepted.
 const BACKLOG: u32 = 1_024;
 /// The minimum number of descriptors for other uses: the store, the log and outgoing emails.
@@ -37,22 +37,21 @@ pub struct Listening {
 
 impl Listening {
     /// Fails unless the address is a loopback address.
-    pub(super) fn local(self) -> anyhow::Result<Self> {
-        let addr = self.addr;
-        anyhow::ensure!(addr.ip().is_loopback(), "{addr} is not a loopback address");
+    pub(super) fn require_loopback(self) -> anyhow::Result<Self> {
+        anyhow::ensure!(self.addr.ip().is_loopback(), "{} is not a loopback address", self.addr);
         Ok(self)
     }
 }
 
 /// Binds an address. Needs a Tokio runtime.
-pub fn listen(wanted: SocketAddr) -> anyhow::Result<Listening> {
-    let listener = socket(wanted).with_context(|| format!("listening on {wanted}"))?;
-    let addr = listener.local_addr();
-    Ok(Listening { addr: addr.context("asking for the own address")?, listener })
+pub fn listen(addr: SocketAddr) -> anyhow::Result<Listening> {
+    let listener = bind(addr).with_context(|| format!("listening on {addr}"))?;
+    let addr = listener.local_addr().context("reading the bound address")?;
+    Ok(Listening { addr, listener })
 }
 
-fn socket(wanted: SocketAddr) -> std::io::Result<TcpListener> {
-    let socket = match wanted {
+fn bind(addr: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = match addr {
         SocketAddr::V4(_) => tokio::net::TcpSocket::new_v4()?,
         SocketAddr::V6(_) => tokio::net::TcpSocket::new_v6()?,
     };
@@ -60,8 +59,8 @@ fn socket(wanted: SocketAddr) -> std::io::Result<TcpListener> {
     socket.set_reuseaddr(true)?;
     // Accepted connections inherit it. Only Linux has this option.
     #[cfg(target_os = "linux")]
-    socket2::SockRef::from(&socket).set_tcp_user_timeout(Some(UNREAD_PATIENCE))?;
-    socket.bind(wanted)?;
+    socket2::SockRef::from(&socket).set_tcp_user_timeout(Some(UNREAD_TIMEOUT))?;
+    socket.bind(addr)?;
     socket.listen(BACKLOG)?.into_std()
 }
 
@@ -72,15 +71,15 @@ pub(super) async fn stopped(mut stop: watch::Receiver<bool>) {
 }
 
 /// Returns the number of connections for a process with this many descriptors.
-fn connections(descriptors: Option<u64>) -> u64 {
-    let left = descriptors.map(|all| (all - all / 4).saturating_sub(OTHER_DESCRIPTORS));
-    left.unwrap_or(MAX_CONNECTIONS).clamp(MIN_CONNECTIONS, MAX_CONNECTIONS)
+fn max_connections(descriptors: Option<u64>) -> u64 {
+    let available = descriptors.map(|all| (all - all / 4).saturating_sub(OTHER_DESCRIPTORS));
+    available.unwrap_or(MAX_CONNECTIONS).clamp(MIN_CONNECTIONS, MAX_CONNECTIONS)
 }
 
 /// Returns the number of connections for each of these threads.
 pub(super) fn connections_per_thread(threads: usize) -> usize {
     let (descriptors, _) = machine::open_files();
-    (connections(descriptors) / threads.max(1) as u64).max(1) as usize
+    (max_connections(descriptors) / threads.max(1) as u64).max(1) as usize
 }
 
 #[cfg(test)]
@@ -89,21 +88,21 @@ mod tests {
 
     #[test]
     fn the_connection_limit_leaves_file_descriptors_for_the_rest() {
-        assert_eq!([Some(256), Some(1_024), Some(64)].map(connections), [128, 704, 16]);
-        assert_eq!([Some(1 << 20), None].map(connections), [MAX_CONNECTIONS, MAX_CONNECTIONS]);
+        assert_eq!([Some(256), Some(1_024), Some(64)].map(max_connections), [128, 704, 16]);
+        assert_eq!([Some(1 << 20), None].map(max_connections), [MAX_CONNECTIONS, MAX_CONNECTIONS]);
     }
 
     #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn a_connection_is_closed_if_its_client_does_not_read() {
-        let listener = socket("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
         listener.set_nonblocking(false).unwrap();
         let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
 
         let (accepted, _) = listener.accept().unwrap();
 
         let accepted = socket2::SockRef::from(&accepted);
-        let patience = accepted.tcp_user_timeout().unwrap();
-        assert_eq!(patience, Some(UNREAD_PATIENCE));
+        let timeout = accepted.tcp_user_timeout().unwrap();
+        assert_eq!(timeout, Some(UNREAD_TIMEOUT));
     }
 }

@@ -13,9 +13,9 @@ use actix_web::{HttpResponse, HttpServer};
 use anyhow::Context;
 use tokio::sync::watch;
 
-use super::listener::{HEAD_PATIENCE, KEEP_ALIVE, LEAVE_PATIENCE, listen, stopped};
+use super::listener::{DISCONNECT_TIMEOUT, HEAD_TIMEOUT, KEEP_ALIVE, Listening, listen, stopped};
 use super::problem::{ApiResult, Code, Problem, not_found};
-use super::request::Call;
+use super::request::ApiRequest;
 use super::route::routes;
 use crate::app::App;
 use crate::metrics::CONTENT_TYPE;
@@ -32,9 +32,9 @@ routes! {HEALTH under "":
 }
 
 /// The longest time to wait for the store.
-const PATIENCE: Duration = Duration::from_secs(1);
+const STORE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The maximum number of connections. Few scrapers are expected.
-const CONNECTIONS: usize = 64;
+const MAX_CONNECTIONS: usize = 64;
 
 /// `GET /healthz`
 async fn alive() -> HttpResponse {
@@ -45,25 +45,24 @@ async fn alive() -> HttpResponse {
 
 /// `GET /readyz`
 async fn ready(app: Data<App>) -> ApiResult {
-    match tokio::time::timeout(PATIENCE, status::ready(&app.context)).await {
+    match tokio::time::timeout(STORE_TIMEOUT, status::ready(&app.context)).await {
         Ok(Ok(())) => Ok(alive().await),
         Ok(Err(error)) => Err(error.into()),
         Err(_) => {
-            let detail = format!("the store did not answer within {PATIENCE:?}");
+            let detail = format!("the store did not answer within {STORE_TIMEOUT:?}");
             Err(Problem::new(Code::StoreUnavailable, detail))
         }
     }
 }
 
 /// `GET /metrics` of the API.
-async fn api_metrics(call: Call) -> ApiResult {
-    metrics(call.app).await
+async fn api_metrics(request: ApiRequest) -> ApiResult {
+    metrics(request.app).await
 }
 
 /// `GET /metrics`
 async fn metrics(app: Data<App>) -> ApiResult {
-    let text = app.scrape().text().await;
-    let text = text.map_err(|error| Problem::internal(&error))?;
+    let text = app.scrape().text().await.map_err(|error| Problem::internal(&error))?;
     Ok(HttpResponse::Ok()
         .content_type(CONTENT_TYPE)
         .insert_header((header::CACHE_CONTROL, "no-store"))
@@ -87,20 +86,20 @@ impl Watched {
     /// Binds the configured address. Returns `None` if there is none or another process uses it.
     /// Needs a Tokio runtime.
     pub fn bind(app: &App) -> anyhow::Result<Option<Self>> {
-        let Some(wanted) = app.config.watch.metrics else {
+        let Some(addr) = app.config.watch.metrics else {
             return Ok(None);
         };
-        let listening = match listen(wanted) {
+        let Listening { addr, listener } = match listen(addr) {
             Err(error) if is_in_use(&error) => {
                 tracing::warn!(
-                    "metrics: another process listens on {wanted} (metrics.listen), so this one \
+                    "metrics: another process listens on {addr} (metrics.listen), so this one \
                      serves none; set TIDINGS_METRICS_LISTEN to an address of its own"
                 );
                 return Ok(None);
             }
             listening => listening?,
         };
-        Ok(Some(Self { addr: listening.addr, listener: listening.listener, app: app.clone() }))
+        Ok(Some(Self { addr, listener, app: app.clone() }))
     }
 
     /// Serves metrics until `stop` becomes true or its sender is dropped.
@@ -112,16 +111,16 @@ impl Watched {
                 .route("/metrics", web::get().to(metrics))
                 .route("/healthz", web::get().to(alive))
                 .default_service(web::to(not_found))
-        });
-        let server = server
-            .workers(1)
-            .max_connections(CONNECTIONS)
-            .client_request_timeout(HEAD_PATIENCE)
-            .client_disconnect_timeout(LEAVE_PATIENCE)
-            .keep_alive(KEEP_ALIVE)
-            .shutdown_timeout(1)
-            .shutdown_signal(stopped(stop));
-        let server = server.listen(self.listener).context("listening")?.run();
-        server.await.context("serving metrics")
+        })
+        .workers(1)
+        .max_connections(MAX_CONNECTIONS)
+        .client_request_timeout(HEAD_TIMEOUT)
+        .client_disconnect_timeout(DISCONNECT_TIMEOUT)
+        .keep_alive(KEEP_ALIVE)
+        .shutdown_timeout(1)
+        .shutdown_signal(stopped(stop))
+        .listen(self.listener)
+        .context("listening")?;
+        server.run().await.context("serving metrics")
     }
 }

@@ -6,7 +6,7 @@
 use actix_web::HttpResponse;
 
 use super::problem::{ApiResult, Code, Problem};
-use super::request::{Call, of_record};
+use super::request::{ApiRequest, record_problem};
 use super::route::routes;
 use crate::domain::{ModelName, Object, ObjectId, ObjectKey};
 use crate::engine::ingest::objects::key_of;
@@ -18,32 +18,31 @@ routes! {ROUTES under "/v1":
     "/objects/{model}/{id}" => {put write: put, get read: get, delete write: delete}
 }
 
-fn key(call: &Call) -> Result<ObjectKey, Problem> {
-    let (model, id): (ModelName, ObjectId) = (call.segment("model")?, call.segment("id")?);
-    key_of(&model, &id).map_err(|why| Problem::parameter("path", why.to_string()))
+fn path_key(request: &ApiRequest) -> Result<ObjectKey, Problem> {
+    let (model, id): (ModelName, ObjectId) = (request.segment("model")?, request.segment("id")?);
+    key_of(&model, &id).map_err(|invalid| Problem::parameter("path", invalid.to_string()))
 }
 
 /// `PUT /v1/objects/{model}/{id}`
-async fn put(mut call: Call) -> ApiResult {
-    let key = key(&call)?;
-    let object: Object<Option<ObjectKey>> = call.one().await?;
-    let object = object.map_key(|other| match other.filter(|other| *other != key) {
-        Some(other) => Err(Problem::body(format!(
-            "id {other:?} is not the object of the path, {key:?}; leave it out"
+async fn put(mut request: ApiRequest) -> ApiResult {
+    let key = path_key(&request)?;
+    let object: Object<Option<ObjectKey>> = request.parse_one().await?;
+    let object = object.map_key(|id| match id.filter(|id| *id != key) {
+        Some(id) => Err(Problem::body(format!(
+            "id {id:?} is not the object of the path, {key:?}; leave it out"
         ))),
         None => Ok(key),
     })?;
-    call.app.objects().put(vec![object]).await?;
+    request.app.objects().put(vec![object]).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
 /// `POST /v1/objects`
-async fn post(mut call: Call) -> ApiResult {
-    let objects: Vec<Object> = call.many("objects").await?;
-    let service = call.app.objects();
+async fn post(mut request: ApiRequest) -> ApiResult {
+    let objects: Vec<Object> = request.parse_many("objects").await?;
+    let service = request.app.objects();
     for (index, object) in objects.iter().enumerate() {
-        let checked = service.check(object);
-        checked.map_err(|why| of_record("objects", index, why))?;
+        service.check(object).map_err(|invalid| record_problem("objects", index, invalid))?;
     }
     let accepted = objects.len();
     service.put(objects).await?;
@@ -51,9 +50,9 @@ async fn post(mut call: Call) -> ApiResult {
 }
 
 /// `GET /v1/objects/{model}/{id}`
-async fn get(call: Call) -> ApiResult {
-    let key = key(&call)?;
-    let Some(object) = call.app.objects().get(&key).await? else {
+async fn get(request: ApiRequest) -> ApiResult {
+    let key = path_key(&request)?;
+    let Some(object) = request.app.objects().get(&key).await? else {
         let detail = format!("there is no record of object {key:?}");
         return Err(Problem::new(Code::UnknownObject, detail));
     };
@@ -61,7 +60,7 @@ async fn get(call: Call) -> ApiResult {
 }
 
 /// `DELETE /v1/objects/{model}/{id}`
-async fn delete(call: Call) -> ApiResult {
-    call.app.objects().withdraw(key(&call)?).await?;
+async fn delete(request: ApiRequest) -> ApiResult {
+    request.app.objects().withdraw(path_key(&request)?).await?;
     Ok(HttpResponse::NoContent().finish())
 }

@@ -2,7 +2,7 @@
 //! saved.
 //!
 //! Only users of this machine can reach it: it listens on loopback, and requests must name a
-//! loopback host ([`local`]). It changes nothing. If something cannot be built, it
+//! loopback host ([`require_local_host`]). It changes nothing. If something cannot be built, it
 //! shows the error beside the last result.
 
 use std::collections::hash_map::DefaultHasher;
@@ -16,7 +16,9 @@ use actix_web::{HttpResponse, HttpServer};
 use anyhow::Context;
 use tokio::sync::{Mutex, MutexGuard, watch};
 
-use super::demo::{OF_EMAIL, OF_FILE, fresh, local, local_answer, page_policy};
+use super::demo::{
+    EMAIL_POLICY, FILE_POLICY, local_response, page_policy, require_local_host, uncached,
+};
 use super::listener::{Listening, stopped};
 use crate::demo::picture;
 use crate::operate::preview::{PreviewSheet, Previewer, files_of};
@@ -42,16 +44,14 @@ struct PreviewServer {
 impl PreviewServer {
     /// Returns all sheets. Rebuilds them if a template was saved since. If that fails, the last
     /// sheets remain.
-    async fn built(&self) -> MutexGuard<'_, BuiltPreview> {
-        let preview = &self.preview;
+    async fn build(&self) -> MutexGuard<'_, BuiltPreview> {
         let mut built = self.built.lock().await;
-        let version = version(preview.config.mail.templates.as_deref());
+        let version = version(self.preview.config.mail.templates.as_deref());
         if built.board.version == version {
             return built;
         }
         let pictures = format!("http://{}/pictures", self.addr);
-        let sheets = preview.sheets(Some(&pictures));
-        let (notes, trouble) = match sheets.await {
+        let (notes, trouble) = match self.preview.sheets(Some(&pictures)).await {
             Ok((sheets, notes)) => {
                 built.sheets = sheets;
                 (notes, None)
@@ -80,9 +80,9 @@ impl PreviewServer {
 fn version(folder: Option<&Path>) -> u64 {
     let mut hasher = DefaultHasher::new();
     for file in folder.map(files_of).into_iter().flatten() {
-        let seen = std::fs::metadata(&file).ok();
-        let seen = seen.map(|file| (file.len(), file.modified().ok()));
-        (file, seen).hash(&mut hasher);
+        let metadata = std::fs::metadata(&file).ok();
+        let version = metadata.map(|metadata| (metadata.len(), metadata.modified().ok()));
+        (file, version).hash(&mut hasher);
     }
     // JavaScript represents integers exactly up to 53 bits only.
     (hasher.finish() >> 12).max(1)
@@ -91,21 +91,21 @@ fn version(folder: Option<&Path>) -> u64 {
 impl Listening {
     /// Serves the preview until `stop` becomes true. Fails unless the address is loopback.
     pub async fn show(self, preview: Previewer, stop: watch::Receiver<bool>) -> anyhow::Result<()> {
-        let Self { addr, listener } = self.local()?;
+        let Self { addr, listener } = self.require_loopback()?;
         let preview = Data::new(PreviewServer { preview, addr, built: Mutex::default() });
         let file = |kind: &'static str, text: &'static str| {
-            web::get().to(move || async move { local_answer(kind, &page_policy(""), text) })
+            web::get().to(move || async move { local_response(kind, &page_policy(""), text) })
         };
         let server = HttpServer::new(move || {
             actix_web::App::new()
                 .app_data(preview.clone())
-                .wrap(from_fn(local))
+                .wrap(from_fn(require_local_host))
                 .route("/", file("text/html; charset=utf-8", PAGE))
                 .route("/page.js", file("text/javascript; charset=utf-8", SCRIPT))
                 .route("/page.css", file("text/css; charset=utf-8", STYLE))
                 .route("/board", web::get().to(board))
                 .route("/sheets/{n}", web::get().to(sheet))
-                .route("/pictures/{name}", web::get().to(drawn))
+                .route("/pictures/{name}", web::get().to(drawing))
         })
         .workers(1)
         .disable_signals()
@@ -118,19 +118,19 @@ impl Listening {
 }
 
 async fn board(preview: Data<PreviewServer>) -> HttpResponse {
-    fresh().json(&preview.built().await.board)
+    uncached().json(&preview.build().await.board)
 }
 
 async fn sheet(preview: Data<PreviewServer>, n: web::Path<usize>) -> HttpResponse {
-    match preview.built().await.sheets.get(*n) {
-        Some(sheet) => local_answer("text/html; charset=utf-8", OF_EMAIL, &*sheet.html),
+    match preview.build().await.sheets.get(*n) {
+        Some(sheet) => local_response("text/html; charset=utf-8", EMAIL_POLICY, &*sheet.html),
         None => HttpResponse::NotFound().finish(),
     }
 }
 
-async fn drawn(name: web::Path<String>) -> HttpResponse {
+async fn drawing(name: web::Path<String>) -> HttpResponse {
     let name = name.trim_end_matches(".svg");
-    local_answer("image/svg+xml", OF_FILE, picture(name))
+    local_response("image/svg+xml", FILE_POLICY, picture(name))
 }
 
 #[cfg(test)]

@@ -157,17 +157,17 @@ impl Problem {
     }
 
     /// Creates the problem for a request that exceeded the time limit.
-    pub fn timed_out(patience: Duration) -> Self {
-        let detail = format!("the request took longer than {patience:?}; {REPEATABLE}");
+    pub fn timed_out(timeout: Duration) -> Self {
+        let detail = format!("the request took longer than {timeout:?}; {REPEATABLE}");
         Self::new(Code::TimedOut, detail)
     }
 
     /// Creates the problem for an internal error.
     pub fn internal(cause: &dyn std::error::Error) -> Self {
-        Self::inside(Code::Internal, INTERNAL, cause)
+        Self::with_cause(Code::Internal, INTERNAL, cause)
     }
 
-    fn inside(code: Code, detail: &str, cause: &dyn std::error::Error) -> Self {
+    fn with_cause(code: Code, detail: &str, cause: &dyn std::error::Error) -> Self {
         Self { cause: Some(error_chain(cause)), ..Self::new(code, detail) }
     }
 }
@@ -175,13 +175,13 @@ impl Problem {
 /// Invalid values come from the body unless a handler reports another location.
 impl From<Invalid> for Problem {
     fn from(invalid: Invalid) -> Self {
-        let (code, place) = match invalid.kind {
-            NameErrorKind::Value => (Code::InvalidBody, None),
-            NameErrorKind::Limit => (Code::LimitExceeded, None),
-            NameErrorKind::Time => (Code::TimeOutOfRange, None),
-            NameErrorKind::Type => (Code::UnknownType, Some("type".to_owned())),
-        };
-        Self { location: place, ..Self::new(code, invalid.to_string()) }
+        let problem = |code| Self::new(code, invalid.to_string());
+        match invalid.kind {
+            NameErrorKind::Value => problem(Code::InvalidBody),
+            NameErrorKind::Limit => problem(Code::LimitExceeded),
+            NameErrorKind::Time => problem(Code::TimeOutOfRange),
+            NameErrorKind::Type => problem(Code::UnknownType).at("type"),
+        }
     }
 }
 
@@ -190,18 +190,18 @@ impl From<engine::Error> for Problem {
         match error {
             engine::Error::Invalid(invalid) => invalid.into(),
             engine::Error::Conflict(why) => Self::new(Code::IdempotencyKeyReused, why),
-            engine::Error::Store(error) if error.is_disk_full() => Self::inside(
+            engine::Error::Store(error) if error.is_disk_full() => Self::with_cause(
                 Code::StoreUnavailable,
                 &format!("the disk of the store is full; {REPEATABLE}"),
                 &error,
             ),
-            engine::Error::Store(error) if error.is_outage() => Self::inside(
+            engine::Error::Store(error) if error.is_outage() => Self::with_cause(
                 Code::StoreUnavailable,
                 &format!("the store does not answer; {REPEATABLE}"),
                 &error,
             ),
             engine::Error::Store(error) => {
-                Self::inside(Code::Internal, &format!("{INTERNAL}; {REPEATABLE}"), &error)
+                Self::with_cause(Code::Internal, &format!("{INTERNAL}; {REPEATABLE}"), &error)
             }
             error => Self::internal(&error),
         }
@@ -230,14 +230,14 @@ impl ResponseError for Problem {
         if let Some((name, value)) = self.header.as_deref() {
             response.insert_header((name.clone(), value.as_str()));
         }
-        let of_code = match self.code {
+        let header = match self.code {
             Code::Unauthorized => Some((header::WWW_AUTHENTICATE, "Bearer")),
             Code::Unverified => Some((header::WWW_AUTHENTICATE, "Basic realm=\"hooks\"")),
             Code::StoreUnavailable | Code::TimedOut => Some((header::RETRY_AFTER, "1")),
             Code::TooManyStreams => Some((header::RETRY_AFTER, "30")),
             _ => None,
         };
-        if let Some(header) = of_code {
+        if let Some(header) = header {
             response.insert_header(header);
         }
         response.body(to_json(&details))

@@ -2,7 +2,7 @@
 //!
 //! Values are decoded once and strictly, and are never more than values (P8): `limit[$ne]=1` is an
 //! unknown parameter, not a condition. Unknown, repeated and malformed parameters and fields are
-//! rejected by name. A list is accepted completely or not at all (P10). Start with [`Call`].
+//! rejected by name. A list is accepted completely or not at all (P10). Start with [`ApiRequest`].
 
 use std::collections::HashMap;
 use std::fmt;
@@ -23,7 +23,7 @@ use serde::de::{
 use serde_path_to_error::{Deserializer as PathDeserializer, Track};
 
 use super::problem::{Code, Problem};
-use super::route::{decode, matched, segment};
+use super::route::{decode, matched_route, segment};
 use crate::app::App;
 use crate::domain::{Invalid, NameErrorKind};
 use crate::engine::ingest::MAX_REQUESTS;
@@ -32,32 +32,32 @@ use crate::engine::users::json_fields::Fields;
 /// The maximum number of records in one request.
 const MAX_RECORDS: usize = MAX_REQUESTS;
 /// How long a body may take to arrive.
-const PATIENCE: Duration = Duration::from_secs(30);
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest body that is parsed on the thread that serves requests, in bytes.
-const PARSED_HERE: usize = 64 << 10;
+const MAX_INLINE_BYTES: usize = 64 << 10;
 
 /// A request, as handlers get it. Its parameters are those of its route.
-pub(super) struct Call {
+pub(super) struct ApiRequest {
     pub app: Data<App>,
-    pub req: HttpRequest,
+    pub http: HttpRequest,
     parameters: Vec<(String, String)>,
     body: Option<Payload>,
     body_limit: usize,
 }
 
-impl FromRequest for Call {
+impl FromRequest for ApiRequest {
     type Error = Problem;
     type Future = Ready<Result<Self, Problem>>;
 
     fn from_request(req: &HttpRequest, payload: &mut dev::Payload) -> Self::Future {
-        let (app, route) = (req.app_data::<Data<App>>(), matched(req));
-        let (Some(app), Some(route)) = (app.cloned(), route) else {
+        let app = req.app_data::<Data<App>>().cloned();
+        let (Some(app), Some(route)) = (app, matched_route(req)) else {
             let detail = "something went wrong inside: the route is in no table";
             return ready(Err(Problem::new(Code::Internal, detail)));
         };
-        ready(parameters(req, route.parameters).map(|parameters| Self {
+        ready(parse_query(req, route.parameters).map(|parameters| Self {
             app,
-            req: req.clone(),
+            http: req.clone(),
             parameters,
             body: Payload::from_request(req, payload).into_inner().ok(),
             body_limit: route.body_limit,
@@ -66,26 +66,25 @@ impl FromRequest for Call {
 }
 
 /// Parses the query. Each parameter must be in `known` and occur at most once.
-fn parameters(req: &HttpRequest, known: &[&str]) -> Result<Vec<(String, String)>, Problem> {
+fn parse_query(req: &HttpRequest, known: &[&str]) -> Result<Vec<(String, String)>, Problem> {
     let mut parameters: Vec<(String, String)> = Vec::new();
-    let pairs = req.query_string().split('&');
-    for pair in pairs.filter(|pair| !pair.is_empty()) {
+    for pair in req.query_string().split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let garbled = || Problem::parameter("query", "is not percent-encoded UTF-8");
-        let name = decode(name, true).ok_or_else(garbled)?;
-        let value = decode(value, true).ok_or_else(garbled)?;
+        let (Some(name), Some(value)) = (decode(name, true), decode(value, true)) else {
+            return Err(Problem::parameter("query", "is not percent-encoded UTF-8"));
+        };
         let location = format!("query parameter {name}");
         if !known.contains(&name.as_str()) {
-            let known = match known {
-                [] => "there are none here".to_owned(),
-                known => format!("there are {}", known.join(", ")),
+            let why = match known {
+                [] => "is not known; there are none here".to_owned(),
+                known => format!("is not known; there are {}", known.join(", ")),
             };
-            let name = Invalid::new("parameter", name, format!("is not known; {known}"));
-            return Err(Problem::parameter(location, name.to_string()));
+            let invalid = Invalid::new("parameter", name, why);
+            return Err(Problem::parameter(location, invalid.to_string()));
         }
         if parameters.iter().any(|(earlier, _)| *earlier == name) {
-            let twice = format!("parameter {name:?} is given twice; give it once");
-            return Err(Problem::parameter(location, twice));
+            let why = format!("parameter {name:?} is given twice; give it once");
+            return Err(Problem::parameter(location, why));
         }
         parameters.push((name, value));
     }
@@ -93,20 +92,20 @@ fn parameters(req: &HttpRequest, known: &[&str]) -> Result<Vec<(String, String)>
 }
 
 /// Creates the problem for an invalid parameter value.
-pub(super) fn refuse(name: &str, invalid: &Invalid) -> Problem {
+pub(super) fn invalid_parameter(name: &str, invalid: &Invalid) -> Problem {
     Problem::parameter(format!("query parameter {name}"), invalid.to_string())
 }
 
-impl Call {
+impl ApiRequest {
     /// Parses the path segment that the route calls `{name}`.
     pub(super) fn segment<T: FromStr<Err = Invalid>>(&self, name: &str) -> Result<T, Problem> {
-        segment(&self.req, name)
+        segment(&self.http, name)
     }
 
     /// Returns the value of a query parameter as text; `None` if it is absent.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
-        let found = self.parameters.iter().find(|(known, _)| known == name);
-        found.map(|(_, value)| value.as_str())
+        let mut parameters = self.parameters.iter();
+        parameters.find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
     /// Parses the value of a query parameter; `None` if it is absent.
@@ -114,7 +113,7 @@ impl Call {
         &self,
         name: &str,
     ) -> Result<Option<T>, Problem> {
-        let parse = |text: &str| text.parse().map_err(|invalid| refuse(name, &invalid));
+        let parse = |text: &str| text.parse().map_err(|invalid| invalid_parameter(name, &invalid));
         self.text(name).map(parse).transpose()
     }
 
@@ -122,10 +121,7 @@ impl Call {
     pub(super) fn number(&self, name: &'static str) -> Result<Option<u32>, Problem> {
         let parse = |text: &str| match text.parse() {
             Ok(number) if text.bytes().all(|byte| byte.is_ascii_digit()) => Ok(number),
-            _ => {
-                let invalid = Invalid::new(name, text, "is not a whole number");
-                Err(refuse(name, &invalid))
-            }
+            _ => Err(invalid_parameter(name, &Invalid::new(name, text, "is not a whole number"))),
         };
         self.text(name).map(parse).transpose()
     }
@@ -135,82 +131,88 @@ impl Call {
         let limit = self.number("limit")?.unwrap_or(default);
         if !(1..=max).contains(&limit) {
             let why = format!("is not from 1 to {max}");
-            return Err(refuse("limit", &Invalid::new("limit", limit, why)));
+            return Err(invalid_parameter("limit", &Invalid::new("limit", limit, why)));
         }
         Ok(limit as usize)
     }
 
     /// Returns whether the declared content type is this one, in any case.
     pub(super) fn has_content_type(&self, name: &str) -> bool {
-        self.req.content_type().eq_ignore_ascii_case(name)
+        self.http.content_type().eq_ignore_ascii_case(name)
     }
 
     /// Reads a body of any content type. Rejects encoded bodies.
-    pub(super) async fn bytes(&mut self) -> Result<Bytes, Problem> {
+    pub(super) async fn read_bytes(&mut self) -> Result<Bytes, Problem> {
         match self.body.take() {
-            Some(body) => read_body(&self.req, body, self.body_limit).await,
+            Some(body) => read_body(&self.http, body, self.body_limit).await,
             None => Ok(Bytes::new()),
         }
     }
 
     /// Reads a JSON body. Rejects other content types.
-    pub(super) async fn json(&mut self) -> Result<Bytes, Problem> {
-        let kind = self.req.content_type().to_ascii_lowercase();
+    pub(super) async fn read_json(&mut self) -> Result<Bytes, Problem> {
+        let kind = self.http.content_type().to_ascii_lowercase();
         if !(kind.is_empty() || kind == "application/json" || kind.ends_with("+json")) {
             let detail = format!("Content-Type {kind:?} is not JSON; send application/json");
             return Err(unsupported(detail).at("header Content-Type"));
         }
-        self.bytes().await
+        self.read_bytes().await
     }
 
-    /// Reads one record.
-    pub(super) async fn one<T: DeserializeOwned + Send + 'static>(&mut self) -> Result<T, Problem> {
-        self.parsed(one).await
+    /// Reads and parses one record.
+    pub(super) async fn parse_one<T>(&mut self) -> Result<T, Problem>
+    where
+        T: DeserializeOwned + Send + 'static,
+    {
+        self.read_and_parse(parse_record).await
     }
 
-    /// Reads one record. An empty body means the default.
-    pub(super) async fn one_if_any<T>(&mut self) -> Result<T, Problem>
+    /// Reads and parses one record. An empty body means the default.
+    pub(super) async fn parse_one_or_default<T>(&mut self) -> Result<T, Problem>
     where
         T: DeserializeOwned + Default + Send + 'static,
     {
-        self.parsed(|body| match body.trim_ascii() {
+        self.read_and_parse(|body| match body.trim_ascii() {
             [] => Ok(T::default()),
-            body => one(body),
+            body => parse_record(body),
         })
         .await
     }
 
-    /// Reads many records.
-    pub(super) async fn many<T>(&mut self, field: &'static str) -> Result<Vec<T>, Problem>
+    /// Reads and parses many records.
+    pub(super) async fn parse_many<T>(&mut self, field: &'static str) -> Result<Vec<T>, Problem>
     where
         T: DeserializeOwned + Send + 'static,
     {
-        self.parsed(move |body| many(body, field)).await
+        self.read_and_parse(move |body| parse_records(body, field)).await
     }
 
-    /// Reads one record or many. Returns whether they have the form for many.
-    pub(super) async fn one_or_many<T>(
+    /// Reads and parses one record or many. Returns whether they have the form for many.
+    pub(super) async fn parse_one_or_many<T>(
         &mut self,
         field: &'static str,
     ) -> Result<(Vec<T>, bool), Problem>
     where
         T: DeserializeOwned + Send + 'static,
     {
-        self.parsed(move |body| match is_many(body, field) {
-            true => Ok((many(body, field)?, true)),
-            false => Ok((vec![one(body)?], false)),
+        self.read_and_parse(move |body| {
+            if has_many(body, field) {
+                Ok((parse_records(body, field)?, true))
+            } else {
+                Ok((vec![parse_record(body)?], false))
+            }
         })
         .await
     }
 
     /// Reads and parses a JSON body. A long one is parsed on another thread, so that it does not
     /// delay the other requests of this thread.
-    async fn parsed<T: Send + 'static>(
+    async fn read_and_parse<T: Send + 'static>(
         &mut self,
         parse: impl FnOnce(&[u8]) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
-        let body = self.json().await?;
-        if body.len() <= PARSED_HERE {
+        let body = self.read_json().await?;
+        if body.len() <= MAX_INLINE_BYTES {
             return parse(&body);
         }
         let parsed = web::block(move || parse(&body)).await;
@@ -230,24 +232,26 @@ pub(in crate::http) async fn read_body(
         return Err(unsupported(detail).at("header Content-Encoding"));
     }
     let too_large = || {
-        let most = match limit >> 20 {
+        let max = match limit >> 20 {
             0 => format!("{} KiB", limit >> 10),
             mib => format!("{mib} MiB"),
         };
-        let detail = format!("the body is larger than {most}; send less at once");
+        let detail = format!("the body is larger than {max}; send less at once");
         Problem::new(Code::BodyTooLarge, detail)
     };
-    let announced = headers.get(header::CONTENT_LENGTH);
-    let announced = announced.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
-    if announced.is_some_and(|length| length > limit) {
+    let content_length = headers.get(header::CONTENT_LENGTH);
+    if content_length
+        .and_then(|length| length.to_str().ok()?.parse::<usize>().ok())
+        .is_some_and(|length| length > limit)
+    {
         return Err(too_large());
     }
-    match tokio::time::timeout(PATIENCE, body.to_bytes_limited(limit)).await {
+    match tokio::time::timeout(BODY_TIMEOUT, body.to_bytes_limited(limit)).await {
         Ok(Ok(Ok(bytes))) => Ok(bytes),
         Ok(Ok(Err(error))) => Err(Problem::body(format!("the body broke off: {error}"))),
         Ok(Err(_)) => Err(too_large()),
         Err(_) => {
-            let detail = format!("the body did not come within {PATIENCE:?}; send it again");
+            let detail = format!("the body did not arrive within {BODY_TIMEOUT:?}; send it again");
             Err(Problem::new(Code::BodyTimeout, detail))
         }
     }
@@ -258,17 +262,16 @@ fn unsupported(detail: String) -> Problem {
 }
 
 /// Parses one record.
-fn one<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+fn parse_record<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     parse(body, "", PhantomData::<JsonRecord<T>>).map(|JsonRecord(record)| record)
 }
 
 /// Parses many records, as a list or under `field`: `[…]` or `{"events": […]}`. At least one, at
 /// most [`MAX_RECORDS`].
-fn many<T: DeserializeOwned>(body: &[u8], field: &'static str) -> Result<Vec<T>, Problem> {
-    let records = parse(body, field, Many(field, PhantomData))?;
+fn parse_records<T: DeserializeOwned>(body: &[u8], field: &'static str) -> Result<Vec<T>, Problem> {
+    let records = parse(body, field, RecordList(field, PhantomData))?;
     if records.is_empty() {
-        let why = format!("{field} is empty; send at least one");
-        return Err(Problem::body(why));
+        return Err(Problem::body(format!("{field} is empty; send at least one")));
     }
     Ok(records)
 }
@@ -291,15 +294,15 @@ fn parse<'de, S: DeserializeSeed<'de>>(
                 path if path.starts_with('[') => format!("{field}{path}"),
                 path => path,
             };
-            problem(&path, &error)
+            json_problem(&path, &error)
         })?;
-    json.end().map_err(|error| problem("", &error))?;
+    json.end().map_err(|error| json_problem("", &error))?;
     Ok(value)
 }
 
 /// Returns whether the body has the form for many records. Text after it is ignored. An unreadable
 /// body counts as one record, whose parser reports the error.
-fn is_many(body: &[u8], field: &str) -> bool {
+fn has_many(body: &[u8], field: &str) -> bool {
     let mut json = serde_json::Deserializer::from_slice(body);
     let mut fields = || HashMap::<String, IgnoredAny>::deserialize(&mut json);
     body.trim_ascii_start().starts_with(b"[")
@@ -307,27 +310,25 @@ fn is_many(body: &[u8], field: &str) -> bool {
 }
 
 /// Creates the problem for the record at this index of a list.
-pub(super) fn of_record(field: &str, index: usize, why: Invalid) -> Problem {
-    let part = match why.kind {
+pub(super) fn record_problem(field: &str, index: usize, invalid: Invalid) -> Problem {
+    let subfield = match invalid.kind {
         NameErrorKind::Type => ".type",
         NameErrorKind::Value | NameErrorKind::Limit | NameErrorKind::Time => "",
     };
-    Problem::from(why).at(format!("{field}[{index}]{part}"))
+    Problem::from(invalid).at(format!("{field}[{index}]{subfield}"))
 }
 
-fn problem(path: &str, error: &serde_json::Error) -> Problem {
+/// Creates the problem for a body that cannot be parsed. `path` is that of the invalid field.
+fn json_problem(path: &str, error: &serde_json::Error) -> Problem {
     let (line, column) = (error.line(), error.column());
     let text = error.to_string();
     let why = text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text);
-    let (detail, place) = match error.is_data() {
-        true => (why.to_owned(), path),
-        false => (format!("the body is not JSON: {why}"), ""),
-    };
-    let place = match place {
-        "" => format!("line {line}, column {column}"),
-        path => format!("{path} (line {line}, column {column})"),
-    };
-    Problem::body(detail).at(place)
+    let position = format!("line {line}, column {column}");
+    match (error.is_data(), path) {
+        (true, "") => Problem::body(why).at(position),
+        (true, path) => Problem::body(why).at(format!("{path} ({position})")),
+        (false, _) => Problem::body(format!("the body is not JSON: {why}")).at(position),
+    }
 }
 
 /// A record that must be a JSON object. serde's derived code would also accept an array.
@@ -339,9 +340,10 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for JsonRecord<T> {
     }
 }
 
-struct Many<T>(&'static str, PhantomData<T>);
+/// Deserializes records from a list, or from an object whose only field, of this name, is a list.
+struct RecordList<T>(&'static str, PhantomData<T>);
 
-impl<'de, T: Deserialize<'de>> DeserializeSeed<'de> for Many<T> {
+impl<'de, T: Deserialize<'de>> DeserializeSeed<'de> for RecordList<T> {
     type Value = Vec<T>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Vec<T>, D::Error> {
@@ -349,7 +351,7 @@ impl<'de, T: Deserialize<'de>> DeserializeSeed<'de> for Many<T> {
     }
 }
 
-impl<'de, T: Deserialize<'de>> Visitor<'de> for Many<T> {
+impl<'de, T: Deserialize<'de>> Visitor<'de> for RecordList<T> {
     type Value = Vec<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -380,7 +382,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Many<T> {
             if records.is_some() {
                 return Err(A::Error::duplicate_field(field));
             }
-            records = Some(map.next_value_seed(Many(field, PhantomData))?);
+            records = Some(map.next_value_seed(RecordList(field, PhantomData))?);
         }
         records.ok_or_else(|| A::Error::missing_field(field))
     }
@@ -391,13 +393,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_behind_many_records_is_reported_as_such() {
+    fn text_after_many_records_is_reported() {
         for body in ["{\"events\": [1]} x", "[1] x"] {
-            assert!(is_many(body.as_bytes(), "events"), "{body}");
-            let problem = parse(body.as_bytes(), "events", PhantomData::<IgnoredAny>);
-            let problem = format!("{:?}", problem.err().unwrap());
+            assert!(has_many(body.as_bytes(), "events"), "{body}");
+            let parsed = parse(body.as_bytes(), "events", PhantomData::<IgnoredAny>);
+            let problem = format!("{:?}", parsed.unwrap_err());
             assert!(problem.contains("not JSON: trailing characters"), "{problem}");
         }
-        assert!(!is_many(b"{\"type\": \"events\"} x", "events"));
+        assert!(!has_many(b"{\"type\": \"events\"} x", "events"));
     }
 }

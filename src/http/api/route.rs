@@ -42,7 +42,7 @@ pub struct Route {
     pub scope: Option<Scope>,
     /// Whether a user token opens the route for the user in its path, `{id}`.
     pub own: bool,
-    /// The query parameters, all optional. Handlers that take a `Call` reject others.
+    /// The query parameters, all optional. Handlers that take a `ApiRequest` reject others.
     pub parameters: &'static [&'static str],
     /// The largest body, in bytes.
     pub body_limit: usize,
@@ -140,20 +140,20 @@ impl Route {
             return Ok(());
         };
         let caller = req.extensions().get::<Caller>().cloned();
-        let why = match caller {
+        let why = match &caller {
             Some(Caller::Key(key)) if key.scope >= needed => return Ok(()),
             Some(Caller::Key(key)) => format!(
                 "this needs a server key of the scope {needed}; the one given has {}",
                 key.scope
             ),
-            Some(Caller::User(token)) if self.own => {
+            Some(user @ Caller::User(token)) if self.own => {
                 if segment::<UserId>(req.request(), "id")? == token.user {
                     return match req.app_data::<Data<App>>() {
-                        Some(app) => Caller::User(token).check_start(app).await,
+                        Some(app) => user.check_start(app).await,
                         None => Ok(()),
                     };
                 }
-                "a user token opens only what is that person's own".to_owned()
+                "a user token opens only the routes of that user".to_owned()
             }
             Some(Caller::User(_)) => {
                 "a user token does not open this; it needs a server key".to_owned()
@@ -201,7 +201,7 @@ pub(in crate::http) fn wrong_method(
 pub(super) type MatchedRoute = Rc<Cell<Option<&'static Route>>>;
 
 /// Returns the route of a request; `None` if no table has it.
-pub(super) fn matched(req: &HttpRequest) -> Option<&'static Route> {
+pub(super) fn matched_route(req: &HttpRequest) -> Option<&'static Route> {
     req.extensions().get::<MatchedRoute>()?.get()
 }
 
@@ -211,16 +211,17 @@ pub(super) fn segment<T: FromStr<Err = Invalid>>(
     req: &HttpRequest,
     name: &str,
 ) -> Result<T, Problem> {
-    let refuse = |why: &str| Problem::parameter(format!("path segment {name}"), why);
-    let text = raw_segment(req, name).and_then(|raw| decode(raw, false));
-    let text = text.ok_or_else(|| refuse("is not percent-encoded UTF-8"))?;
-    text.parse().map_err(|invalid: Invalid| refuse(&invalid.to_string()))
+    let problem = |why: &str| Problem::parameter(format!("path segment {name}"), why);
+    let text = raw_segment(req, name)
+        .and_then(|raw| decode(raw, false))
+        .ok_or_else(|| problem("is not percent-encoded UTF-8"))?;
+    text.parse().map_err(|invalid: Invalid| problem(&invalid.to_string()))
 }
 
 /// Returns the segment undecoded, because the router's decoder changes invalid UTF-8. Counts from
 /// the end, because the path may begin with that of the public address.
 fn raw_segment<'a>(req: &'a HttpRequest, name: &str) -> Option<&'a str> {
-    let mut pattern = matched(req)?.path.rsplit('/');
+    let mut pattern = matched_route(req)?.path.rsplit('/');
     let index = pattern.position(|part| part.trim_matches(['{', '}']) == name)?;
     req.uri().path().rsplit('/').nth(index)
 }

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use actix_web::body::{BodySize, MessageBody};
 use actix_web::dev::{Payload, ServiceRequest, ServiceResponse};
 use actix_web::error::{InternalError, PayloadError};
+use actix_web::http::Method;
 use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use actix_web::middleware::{Condition, Next, from_fn};
 use actix_web::web::{self, Bytes, Data, ServiceConfig};
@@ -25,7 +26,8 @@ use tracing::Instrument;
 
 use super::callers::{self, Authorizer};
 use super::listener::{
-    HEAD_PATIENCE, KEEP_ALIVE, LEAVE_PATIENCE, Listening, connections_per_thread, listen, stopped,
+    DISCONNECT_TIMEOUT, HEAD_TIMEOUT, KEEP_ALIVE, Listening, connections_per_thread, listen,
+    stopped,
 };
 use super::problem::{Problem, not_found};
 use super::route::{MatchedRoute, RouteTable};
@@ -37,7 +39,7 @@ use crate::domain::Id;
 use crate::http::pages::PAGES;
 
 /// The longest time from a request to the start of its response.
-const REQUEST_PATIENCE: Duration = Duration::from_secs(60);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// More threads than this do not help, because the store does most of the work.
 const MAX_THREADS: usize = 16;
 /// The header with the id of a request.
@@ -80,7 +82,7 @@ impl Listening {
 
     /// Creates a server that also serves the demo. Fails unless the address is a loopback address.
     pub fn demo(self, app: App, key: impl AsRef<str>, gallery: Gallery) -> anyhow::Result<Bound> {
-        self.local()?.bound(app, key.as_ref(), Some(gallery))
+        self.require_loopback()?.bound(app, key.as_ref(), Some(gallery))
     }
 }
 
@@ -100,7 +102,7 @@ fn configure(config: &mut ServiceConfig, app: &App) {
                 .wrap(from_fn(callers::require))
                 // Wraps authentication, so that pages can read its errors.
                 .wrap(Condition::new(!origins.is_empty(), callers::cors(origins)))
-                .wrap(from_fn(callers::refuse_foreign))
+                .wrap(from_fn(callers::reject_foreign))
                 .configure(|config| register(V1, config))
                 .default_service(web::to(not_found)),
         )
@@ -119,16 +121,14 @@ impl Bound {
     /// connections, finishes running requests within `server.grace`, and returns.
     pub async fn run(self, stop: watch::Receiver<bool>) -> anyhow::Result<()> {
         let (app, authorizer) = (Data::new(self.app), Data::new(self.authorizer));
-        let streams = Streams::new(app.config.feed.streams, stop.clone());
-        let streams = Data::new(streams);
+        let streams = Data::new(Streams::new(app.config.feed.streams, stop.clone()));
         let demo = self.demo.map(Data::new);
-        let listening = {
+        let notices = {
             let (app, stop) = (app.clone(), stop.clone());
             tokio::spawn(async move { app.feed_cache.listen(&*app.context.store, stop).await })
         };
         let grace = app.config.server.grace.to_std().unwrap_or_default();
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = threads.min(MAX_THREADS);
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
         let server = HttpServer::new(move || {
             let path = app.config.server.public_path();
             let routes = |config: &mut ServiceConfig| {
@@ -139,23 +139,23 @@ impl Bound {
                 }
                 // A proxy strips the path of the public address, or keeps it.
                 if !path.is_empty() {
-                    let kept = web::scope(path);
-                    config.service(kept.configure(|config| configure(config, &app)));
+                    let scope = web::scope(path);
+                    config.service(scope.configure(|config| configure(config, &app)));
                 }
             };
             actix_web::App::new()
                 .app_data(app.clone())
                 .app_data(authorizer.clone())
                 .app_data(streams.clone())
-                .wrap(Condition::new(demo.is_some(), from_fn(demo::local)))
+                .wrap(Condition::new(demo.is_some(), from_fn(demo::require_local_host)))
                 .wrap(from_fn(observe))
                 .configure(routes)
                 .default_service(web::to(not_found))
         })
         .workers(threads)
         .max_connections(connections_per_thread(threads))
-        .client_request_timeout(HEAD_PATIENCE)
-        .client_disconnect_timeout(LEAVE_PATIENCE)
+        .client_request_timeout(HEAD_TIMEOUT)
+        .client_disconnect_timeout(DISCONNECT_TIMEOUT)
         .keep_alive(KEEP_ALIVE)
         .shutdown_timeout(grace.as_secs())
         .shutdown_signal(stopped(stop))
@@ -163,7 +163,7 @@ impl Bound {
         .context("listening")?
         .run();
         let served = server.await.context("serving HTTP");
-        listening.abort();
+        notices.abort();
         served
     }
 }
@@ -184,41 +184,28 @@ async fn observe(
     let matched = MatchedRoute::default();
     req.extensions_mut().insert(matched.clone());
     let span = tracing::error_span!("request", request = %id.to_str().unwrap_or_default());
-    let answer = tokio::time::timeout(REQUEST_PATIENCE, next.call(req));
-    let answer = answer.instrument(span.clone()).await;
+    let answered = tokio::time::timeout(REQUEST_TIMEOUT, next.call(req));
+    let answer = answered
+        .instrument(span.clone())
+        .await
+        .unwrap_or_else(|_| Err(Problem::timed_out(REQUEST_TIMEOUT).into()));
     let _entered = span.enter();
-    let answer = answer.unwrap_or_else(|_| Err(Problem::timed_out(REQUEST_PATIENCE).into()));
     let (status, error) = match &answer {
         Ok(response) => (response.status(), response.response().error()),
         Err(error) => (error.as_response_error().status_code(), Some(error)),
     };
     let status = status.as_u16();
-    let route: Cow<'static, str> = match matched.get() {
-        Some(route) => route.path.into(),
+    let route = match matched.get() {
+        Some(route) => Cow::Borrowed(route.path),
         // The request was rejected before a route was called.
         None => {
-            let answer = answer.as_ref().ok();
-            let pattern = answer.and_then(|it| it.request().match_pattern());
             let base = app.as_ref().map_or("", |app| app.config.server.public_path());
-            pattern.map_or("(none)".into(), |pattern| {
-                let own = pattern.strip_prefix(base).map(str::to_owned);
-                own.unwrap_or(pattern).into()
-            })
+            path_pattern(answer.as_ref().ok(), base)
         }
     };
-    let problem = error.and_then(|error| error.as_error::<Problem>());
-    let code = problem.map_or("", |problem| problem.code.as_str());
-    if status >= 500 {
-        // Without a cause, log the problem itself. Pages log theirs.
-        let cause = problem.map(|it| it.cause.clone().unwrap_or_else(|| it.to_string()));
-        let cause = cause.unwrap_or_default();
-        tracing::error!(%method, route = &*route, status, code, cause, "a request failed");
-    } else {
-        tracing::debug!(%method, route = &*route, status, code, "a request was answered");
-    }
+    log(&method, &route, status, error.and_then(|error| error.as_error::<Problem>()));
     if let Some(app) = app {
-        let metrics = &app.metrics;
-        metrics.answered(route, method.as_str(), status, began.elapsed());
+        app.metrics.answered(route, method.as_str(), status, began.elapsed());
     }
     let add_headers = |headers: &mut HeaderMap| {
         let nosniff = HeaderValue::from_static("nosniff");
@@ -231,8 +218,7 @@ async fn observe(
             BodyGuard { body, payload }
         })),
         Err(error) => {
-            let response = error.as_response_error().error_response();
-            let response = response.map_body(|head, body| {
+            let response = error.as_response_error().error_response().map_body(|head, body| {
                 add_headers(head.headers_mut());
                 BodyGuard { body, payload }.boxed()
             });
@@ -241,20 +227,38 @@ async fn observe(
     }
 }
 
+/// Returns the pattern that the path of a request matched, without the path of the public address.
+fn path_pattern<B>(answer: Option<&ServiceResponse<B>>, base: &str) -> Cow<'static, str> {
+    let Some(pattern) = answer.and_then(|answer| answer.request().match_pattern()) else {
+        return "(none)".into();
+    };
+    pattern.strip_prefix(base).map(str::to_owned).unwrap_or(pattern).into()
+}
+
+fn log(method: &Method, route: &str, status: u16, problem: Option<&Problem>) {
+    let code = problem.map_or("", |problem| problem.code.as_str());
+    if status < 500 {
+        return tracing::debug!(%method, route, status, code, "a request was answered");
+    }
+    // Without a cause, log the problem itself. Pages log theirs.
+    let cause_of = |problem: &Problem| problem.cause.clone().unwrap_or_else(|| problem.to_string());
+    let cause = problem.map(cause_of).unwrap_or_default();
+    tracing::error!(%method, route, status, code, cause, "a request failed");
+}
+
 /// Returns the id of a request for the log and the header `X-Request-Id`: that of the client, or
-/// else `made`. Any id with other characters is replaced, so that no email address gets into the
+/// else a new one. Any id with other characters is replaced, so that no email address gets into the
 /// log (P8).
-fn request_id(req: &ServiceRequest, made: impl FnOnce() -> Option<Id>) -> HeaderValue {
-    let given = req.headers().get(REQUEST_ID);
-    let given = given.filter(|id| is_request_id(id.as_bytes())).cloned();
-    let made = || HeaderValue::try_from(made()?.to_string()).ok();
-    let id = given.or_else(made);
-    id.unwrap_or_else(|| HeaderValue::from_static("none"))
+fn request_id(req: &ServiceRequest, new_id: impl FnOnce() -> Option<Id>) -> HeaderValue {
+    let given = req.headers().get(REQUEST_ID).filter(|id| is_request_id(id.as_bytes())).cloned();
+    given
+        .or_else(|| HeaderValue::try_from(new_id()?.to_string()).ok())
+        .unwrap_or_else(|| HeaderValue::from_static("none"))
 }
 
 fn is_request_id(id: &[u8]) -> bool {
-    let fits = |c: &u8| c.is_ascii_alphanumeric() || b"-_.:/+=".contains(c);
-    (1..=MAX_REQUEST_ID).contains(&id.len()) && id.iter().all(fits)
+    let is_allowed = |c: &u8| c.is_ascii_alphanumeric() || b"-_.:/+=".contains(c);
+    (1..=MAX_REQUEST_ID).contains(&id.len()) && id.iter().all(is_allowed)
 }
 
 /// The payload of a request, shared by its reader and the response body.

@@ -3,7 +3,7 @@
 //! Each event contains the current counts and the cursor as its id, so a client can resume without
 //! a log. A stream reads the counts after a change notice for its user, and every 30 seconds at an
 //! offset of its own. `feed.streams` limits the streams, [`MAX_PER_USER`] those of one user, and
-//! [`READS`] the concurrent reads. Start with [`Live::next`].
+//! [`MAX_CONCURRENT_READS`] the concurrent reads. Start with [`FeedStream::next`].
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,11 +19,11 @@ use tokio::time::Instant;
 
 use super::callers::Caller;
 use super::problem::{ApiResult, Code, Problem};
-use super::request::Call;
+use super::request::ApiRequest;
 use super::route::routes;
 use crate::app::App;
 use crate::domain::{NoticeKey, UserId};
-use crate::engine::feed::cache::Subscription;
+use crate::engine::feed::cache::FeedSubscription;
 use crate::wire::to_json;
 
 routes! {ROUTES under "/v1":
@@ -32,8 +32,7 @@ routes! {ROUTES under "/v1":
 
 /// The maximum number of streams per user and process. One more ends the oldest.
 const MAX_PER_USER: usize = 5;
-/// The maximum number of concurrent reads.
-const READS: usize = 16;
+const MAX_CONCURRENT_READS: usize = 16;
 /// The longest silence of a stream: a comment follows. Proxies cut silent connections, some after
 /// 20 seconds.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -41,160 +40,163 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 const KEY_LIFETIME: Duration = Duration::from_secs(600);
 /// Change notices within this time cause one read.
 const NOTICE_WINDOW: Duration = Duration::from_millis(50);
-/// The longest time between two reads of a feed, and the wait after a failed read.
-const PERIOD: Duration = Duration::from_secs(30);
+/// The longest time between two reads of a feed.
+const READ_INTERVAL: Duration = Duration::from_secs(30);
+/// The wait after a failed read.
 const RETRY_WAIT: Duration = Duration::from_secs(2);
+
+/// The signals that end the streams of each user, oldest first.
+type EndSignals = HashMap<UserId, VecDeque<Arc<Notify>>>;
 
 /// All streams of a process.
 pub(super) struct Streams {
-    places: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
     reads: Arc<Semaphore>,
     /// Whether the last read failed.
     is_failing: AtomicBool,
-    of: Mutex<HashMap<UserId, VecDeque<Arc<Notify>>>>,
+    end_signals: Mutex<EndSignals>,
     stop: watch::Receiver<bool>,
 }
 
 impl Streams {
-    pub(super) fn new(most: usize, stop: watch::Receiver<bool>) -> Self {
+    pub(super) fn new(max: usize, stop: watch::Receiver<bool>) -> Self {
         Self {
-            places: Arc::new(Semaphore::new(most)),
-            reads: Arc::new(Semaphore::new(READS)),
+            slots: Arc::new(Semaphore::new(max)),
+            reads: Arc::new(Semaphore::new(MAX_CONCURRENT_READS)),
             is_failing: AtomicBool::new(false),
-            of: Mutex::default(),
+            end_signals: Mutex::default(),
             stop,
         }
     }
 
-    fn of(&self) -> MutexGuard<'_, HashMap<UserId, VecDeque<Arc<Notify>>>> {
-        self.of.lock().unwrap_or_else(PoisonError::into_inner)
+    fn end_signals(&self) -> MutexGuard<'_, EndSignals> {
+        self.end_signals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The place of one stream.
+/// The slot of one stream.
 struct StreamSlot {
     streams: Data<Streams>,
     user: UserId,
-    /// Notified when a newer stream takes this place.
-    replaced: Arc<Notify>,
-    _place: OwnedSemaphorePermit,
+    /// Notified when the user has too many newer streams.
+    end_signal: Arc<Notify>,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl StreamSlot {
     fn take(streams: Data<Streams>, user: UserId) -> Result<Self, Problem> {
-        let place = Arc::clone(&streams.places).try_acquire_owned();
-        let place = place.map_err(|_| {
+        let Ok(permit) = Arc::clone(&streams.slots).try_acquire_owned() else {
             let detail =
-                "this server has as many streams as it serves; poll the feed, and try again later";
-            Problem::new(Code::TooManyStreams, detail)
-        })?;
-        let replaced = Arc::new(Notify::new());
+                "this server has reached its limit of streams; poll the feed, and try again later";
+            return Err(Problem::new(Code::TooManyStreams, detail));
+        };
+        let end_signal = Arc::new(Notify::new());
         {
-            let mut of = streams.of();
-            let of_user = of.entry(user.clone()).or_default();
-            of_user.push_back(Arc::clone(&replaced));
+            let mut end_signals = streams.end_signals();
+            let signals = end_signals.entry(user.clone()).or_default();
+            signals.push_back(Arc::clone(&end_signal));
             // Most extra streams belong to closed pages: a server notices a closed page late.
-            if of_user.len() > MAX_PER_USER
-                && let Some(oldest) = of_user.pop_front()
+            if signals.len() > MAX_PER_USER
+                && let Some(oldest) = signals.pop_front()
             {
                 oldest.notify_one();
             }
         }
-        Ok(Self { streams, user, replaced, _place: place })
+        Ok(Self { streams, user, end_signal, _permit: permit })
     }
 }
 
 impl Drop for StreamSlot {
     fn drop(&mut self) {
-        let mut of = self.streams.of();
-        if let Some(of_user) = of.get_mut(&self.user) {
-            of_user.retain(|replaced| !Arc::ptr_eq(replaced, &self.replaced));
-            if of_user.is_empty() {
-                of.remove(&self.user);
+        let mut end_signals = self.streams.end_signals();
+        if let Some(signals) = end_signals.get_mut(&self.user) {
+            signals.retain(|signal| !Arc::ptr_eq(signal, &self.end_signal));
+            if signals.is_empty() {
+                end_signals.remove(&self.user);
             }
         }
     }
 }
 
 /// An open stream.
-struct Live {
+struct FeedStream {
     app: Data<App>,
-    place: StreamSlot,
-    subscription: Subscription,
+    slot: StreamSlot,
+    subscription: FeedSubscription,
     stop: watch::Receiver<bool>,
     /// When the stream ends. The client opens it again.
     end: Instant,
     /// Who opened it.
     caller: Option<Caller>,
     /// The last counts that were sent.
-    last: Vec<u8>,
+    last_counts: Vec<u8>,
     /// When the next comment and the next read are due.
     heartbeat_at: Instant,
     read_at: Instant,
     /// The wait after that read, without a change notice.
-    next: Duration,
+    next_wait: Duration,
 }
 
 /// `GET /v1/users/{id}/feed/stream`
-async fn stream(call: Call, streams: Data<Streams>) -> ApiResult {
-    let (user, app): (UserId, _) = (call.segment("id")?, call.app.clone());
+async fn stream(request: ApiRequest, streams: Data<Streams>) -> ApiResult {
+    let (user, app): (UserId, _) = (request.segment("id")?, request.app.clone());
     let mut response = HttpResponse::Ok();
     response
         .content_type("text/event-stream")
         .insert_header((header::CACHE_CONTROL, "no-store"))
         // nginx would buffer the events.
         .insert_header(("X-Accel-Buffering", "no"));
-    if call.req.method() == Method::HEAD {
+    if request.http.method() == Method::HEAD {
         return Ok(response.finish());
     }
     let now = Instant::now();
-    let live = Live {
-        next: offset(&user),
+    let feed_stream = FeedStream {
+        next_wait: offset(&user),
         subscription: app.feed_cache.subscribe(&user),
         stop: streams.stop.clone(),
-        end: now + lifetime(&call),
-        caller: call.req.extensions().get::<Caller>().cloned(),
-        place: StreamSlot::take(streams, user)?,
+        end: now + lifetime(&request),
+        caller: request.http.extensions().get::<Caller>().cloned(),
+        slot: StreamSlot::take(streams, user)?,
         app,
-        last: Vec::new(),
+        last_counts: Vec::new(),
         heartbeat_at: now + HEARTBEAT,
         read_at: now,
     };
-    let sent = stream::unfold(live, |mut live| async move {
-        let sent = live.next().await?;
-        Some((Ok::<_, actix_web::Error>(sent), live))
+    let events = stream::unfold(feed_stream, |mut feed_stream| async move {
+        let event = feed_stream.next().await?;
+        Some((Ok::<_, actix_web::Error>(event), feed_stream))
     });
-    Ok(response.streaming(Box::pin(sent)))
+    Ok(response.streaming(Box::pin(events)))
 }
 
-/// Returns this user's offset within [`PERIOD`], so that streams do not all read at once.
+/// Returns this user's offset within [`READ_INTERVAL`], so that streams do not all read at once.
 fn offset(user: &UserId) -> Duration {
-    let among = PERIOD.as_millis() as u32;
-    Duration::from_millis(u64::from(NoticeKey::of(user.as_str()).0 % among))
+    let hash = NoticeKey::of(user.as_str()).0;
+    Duration::from_millis(u64::from(hash % READ_INTERVAL.as_millis() as u32))
 }
 
 /// Returns the longest lifetime: until the token expires. A key may be revoked, so its streams end
 /// earlier.
-fn lifetime(call: &Call) -> Duration {
-    match call.req.extensions().get() {
+fn lifetime(request: &ApiRequest) -> Duration {
+    match request.http.extensions().get() {
         Some(Caller::User(token)) => {
-            let left = token.until - call.app.context.clock.now();
-            left.to_std().unwrap_or_default()
+            let remaining = token.expires_at - request.app.context.clock.now();
+            remaining.to_std().unwrap_or_default()
         }
         Some(Caller::Key(_)) | None => KEY_LIFETIME,
     }
 }
 
-impl Live {
+impl FeedStream {
     /// Returns the next event or comment; `None` at the end of the stream.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             let is_due = self.read_at <= Instant::now();
-            let permits = Arc::clone(&self.place.streams.reads);
+            let permits = Arc::clone(&self.slot.streams.reads);
             let permit = tokio::select! {
                 _ = self.stop.wait_for(|stop| *stop) => return None,
                 () = tokio::time::sleep_until(self.end) => return None,
-                () = self.place.replaced.notified() => return None,
+                () = self.slot.end_signal.notified() => return None,
                 // A stream that already waits for its permit ignores further notices.
                 _ = self.subscription.changes.changed(), if !is_due => {
                     tokio::time::sleep(NOTICE_WINDOW).await;
@@ -210,11 +212,11 @@ impl Live {
                     return Some(Bytes::from_static(b":\n\n"));
                 }
             };
-            self.read_at = Instant::now() + std::mem::replace(&mut self.next, PERIOD);
+            self.read_at = Instant::now() + std::mem::replace(&mut self.next_wait, READ_INTERVAL);
             if self.is_of_earlier_user().await {
                 return None;
             }
-            let event = self.event().await;
+            let event = self.changed_counts().await;
             drop(permit);
             if let Some(event) = event {
                 self.heartbeat_at = Instant::now() + HEARTBEAT;
@@ -234,13 +236,12 @@ impl Live {
     }
 
     /// Returns the counts as an event, if they differ from the last ones.
-    async fn event(&mut self) -> Option<Bytes> {
-        let streams = &self.place.streams;
-        let counts = self.app.feeds().counts(&self.place.user, false).await;
-        let counts = match counts {
-            Ok(counts) => {
+    async fn changed_counts(&mut self) -> Option<Bytes> {
+        let streams = &self.slot.streams;
+        let counts = match self.app.feeds().counts(&self.slot.user, false).await {
+            Ok(response) => {
                 streams.is_failing.store(false, Ordering::Relaxed);
-                counts.answer
+                response.answer
             }
             Err(error) => {
                 // Logged once for all streams.
@@ -252,13 +253,13 @@ impl Live {
             }
         };
         let data = to_json(&counts);
-        if data == self.last {
+        if data == self.last_counts {
             return None;
         }
         let mut event = format!("id: {}\ndata: ", counts.cursor).into_bytes();
         event.extend(&data);
         event.extend(b"\n\n");
-        self.last = data;
+        self.last_counts = data;
         Some(event.into())
     }
 }

@@ -8,7 +8,7 @@
 use actix_web::HttpResponse;
 
 use super::problem::{ApiResult, Code, Problem};
-use super::request::Call;
+use super::request::ApiRequest;
 use super::route::routes;
 use crate::app::App;
 use crate::domain::Address;
@@ -32,60 +32,63 @@ fn not_suppressed(address: &Address) -> Problem {
 }
 
 /// `GET /v1/suppressions`
-async fn page(call: Call) -> ApiResult {
-    let after: Option<AddressCursor> = call.parameter("after")?;
-    let limit = call.page_limit(100, 1_000)?;
-    let after = after.map(|AddressCursor(address)| address);
-    let page = call.app.suppressions().page(after.as_ref(), limit).await?;
-    let next = page.last().filter(|_| page.len() == limit);
-    let next = next.map(|last| AddressCursor(last.address.clone()).to_string());
+async fn page(request: ApiRequest) -> ApiResult {
+    let cursor: Option<AddressCursor> = request.parameter("after")?;
+    let limit = request.page_limit(100, 1_000)?;
+    let after = cursor.as_ref().map(|AddressCursor(address)| address);
+    let page = request.app.suppressions().page(after, limit).await?;
+    let last = page.last().filter(|_| page.len() == limit);
+    let next = last.map(|last| AddressCursor(last.address.clone()).to_string());
     let suppressions = page.into_iter().map(SuppressionView::from).collect();
     Ok(HttpResponse::Ok().json(SuppressionPage { suppressions, next }))
 }
 
 /// `POST /v1/suppressions`
-async fn post(mut call: Call) -> ApiResult {
-    let (inputs, _) = call.one_or_many::<SuppressionInput>("suppressions").await?;
+async fn post(mut request: ApiRequest) -> ApiResult {
+    let (inputs, _) = request.parse_one_or_many::<SuppressionInput>("suppressions").await?;
     let accepted = inputs.len();
-    call.app.suppressions().add(inputs).await?;
+    request.app.suppressions().add(inputs).await?;
     Ok(HttpResponse::Ok().json(AcceptedCount { accepted }))
 }
 
 /// `GET /v1/suppressions/{address}`
-async fn get(call: Call) -> ApiResult {
-    let address: Address = call.segment("address")?;
-    let found = call.app.suppressions().get(&address).await?;
-    let found = found.ok_or_else(|| not_suppressed(&address))?;
-    Ok(HttpResponse::Ok().json(SuppressionView::from(found)))
+async fn get(request: ApiRequest) -> ApiResult {
+    let address: Address = request.segment("address")?;
+    let suppression = request.app.suppressions().get(&address).await?;
+    let suppression = suppression.ok_or_else(|| not_suppressed(&address))?;
+    Ok(HttpResponse::Ok().json(SuppressionView::from(suppression)))
 }
 
 /// `DELETE /v1/suppressions/{address}`
-async fn delete(call: Call) -> ApiResult {
-    let address: Address = call.segment("address")?;
-    match call.app.suppressions().lift(&address).await? {
-        true => Ok(HttpResponse::NoContent().finish()),
-        false => Err(not_suppressed(&address)),
+async fn delete(request: ApiRequest) -> ApiResult {
+    let address: Address = request.segment("address")?;
+    if request.app.suppressions().lift(&address).await? {
+        Ok(HttpResponse::NoContent().finish())
+    } else {
+        Err(not_suppressed(&address))
     }
 }
 
 /// `POST /hooks/{provider}`
-async fn report(mut call: Call) -> ApiResult {
-    let name = call.req.match_info().get("provider").unwrap_or_default();
-    let service = call.app.feedback();
+async fn report(mut request: ApiRequest) -> ApiResult {
+    let name = request.http.match_info().get("provider").unwrap_or_default();
+    let service = request.app.feedback();
     let provider = service.expects(name).map_err(problem)?;
-    let body = match provider.sns.is_some() && call.has_content_type("text/plain") {
-        true => call.bytes().await?,
-        false => call.json().await?,
+    let uses_sns = provider.sns.is_some();
+    let body = if uses_sns && request.has_content_type("text/plain") {
+        request.read_bytes().await?
+    } else {
+        request.read_json().await?
     };
-    let header = |name: &str| call.req.headers().get(name)?.to_str().ok();
-    let outcome = service.take(provider.name, &header, &body).await;
-    let outcome = outcome.map_err(|error| match error {
+    let header = |name: &str| request.http.headers().get(name)?.to_str().ok();
+    let recorded = service.take(provider.name, &header, &body).await;
+    let outcome = recorded.map_err(|error| match error {
         Error::Refused(HookRejection::Unreadable(why)) => {
-            unreadable(provider.name, provider.sns.is_some(), why, &call.app)
+            unreadable(provider.name, uses_sns, why, &request.app)
         }
         error => problem(error),
     })?;
-    call.app.metrics.unreadable_reports(outcome.unreadable);
+    request.app.metrics.unreadable_reports(outcome.unreadable);
     Ok(HttpResponse::Ok().json(outcome))
 }
 
@@ -94,10 +97,7 @@ async fn report(mut call: Call) -> ApiResult {
 fn unreadable(provider: &str, uses_sns: bool, why: String, app: &App) -> Problem {
     app.metrics.unreadable_reports(1);
     tracing::warn!(provider, "a verified report cannot be read: {why}");
-    match uses_sns {
-        true => Problem::new(Code::Internal, why),
-        false => Problem::new(Code::InvalidBody, why),
-    }
+    Problem::new(if uses_sns { Code::Internal } else { Code::InvalidBody }, why)
 }
 
 fn problem(error: Error) -> Problem {

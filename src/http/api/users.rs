@@ -7,7 +7,7 @@
 use actix_web::HttpResponse;
 
 use super::problem::{ApiResult, Problem};
-use super::request::{Call, of_record};
+use super::request::{ApiRequest, record_problem};
 use super::route::routes;
 use crate::domain::{FollowKey, Subject, User, UserId};
 use crate::engine::users::input::{FollowInput, MuteInput, PreferencesChange, UserInput};
@@ -30,142 +30,142 @@ fn existing(user: Option<User>, id: &UserId) -> Result<User, Problem> {
     user.ok_or_else(|| Problem::unknown_user(id))
 }
 
-fn view(call: &Call, user: User) -> HttpResponse {
-    HttpResponse::Ok().json(UserView::of(user, &call.app.config.policies))
+fn view(request: &ApiRequest, user: User) -> HttpResponse {
+    HttpResponse::Ok().json(UserView::of(user, &request.app.config.policies))
 }
 
 /// `PUT /v1/users/{id}`
-async fn put(mut call: Call) -> ApiResult {
-    let id: UserId = call.segment("id")?;
-    let mut user: UserInput = call.one().await?;
+async fn put(mut request: ApiRequest) -> ApiResult {
+    let id: UserId = request.segment("id")?;
+    let mut user: UserInput = request.parse_one().await?;
     if let Some(other) = user.id.replace(id.clone()).filter(|other| *other != id) {
         return Err(Problem::body(format!(
             "id {other:?} is not the user of the path, {id:?}; leave it out"
         )));
     }
-    call.app.people().put(vec![user]).await?;
+    request.app.people().put(vec![user]).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
 /// `POST /v1/users`
-async fn post(mut call: Call) -> ApiResult {
-    let users: Vec<UserInput> = call.many("users").await?;
+async fn post(mut request: ApiRequest) -> ApiResult {
+    let users: Vec<UserInput> = request.parse_many("users").await?;
     for (index, user) in users.iter().enumerate() {
-        user.check().map_err(|why| of_record("users", index, why))?;
+        user.check().map_err(|why| record_problem("users", index, why))?;
     }
     let accepted = users.len();
-    call.app.people().put(users).await?;
+    request.app.people().put(users).await?;
     Ok(HttpResponse::Ok().json(AcceptedCount { accepted }))
 }
 
 /// `GET /v1/users/{id}`
-async fn get(call: Call) -> ApiResult {
-    let id: UserId = call.segment("id")?;
-    let user = call.app.people().get(&id).await?;
-    Ok(view(&call, existing(user, &id)?))
+async fn get(request: ApiRequest) -> ApiResult {
+    let id: UserId = request.segment("id")?;
+    let user = request.app.people().get(&id).await?;
+    Ok(view(&request, existing(user, &id)?))
 }
 
 /// `PATCH /v1/users/{id}`
-async fn patch(mut call: Call) -> ApiResult {
-    let id: UserId = call.segment("id")?;
-    let patch: UserInput = call.one().await?;
-    let user = call.app.people().patch(&id, patch).await?;
-    Ok(view(&call, existing(user, &id)?))
+async fn patch(mut request: ApiRequest) -> ApiResult {
+    let id: UserId = request.segment("id")?;
+    let patch: UserInput = request.parse_one().await?;
+    let user = request.app.people().patch(&id, patch).await?;
+    Ok(view(&request, existing(user, &id)?))
 }
 
 /// `GET /v1/users`
-async fn page(call: Call) -> ApiResult {
-    let after: Option<UserId> = call.parameter("after")?;
-    let limit = call.page_limit(100, 1_000)?;
-    let (users, next) = call.app.people().page(after.as_ref(), limit).await?;
-    let users = users.into_iter();
-    let view = |user| UserView::of(user, &call.app.config.policies);
-    let users = users.map(view).collect();
+async fn page(request: ApiRequest) -> ApiResult {
+    let after: Option<UserId> = request.parameter("after")?;
+    let limit = request.page_limit(100, 1_000)?;
+    let (users, next) = request.app.people().page(after.as_ref(), limit).await?;
+    let view = |user| UserView::of(user, &request.app.config.policies);
+    let users = users.into_iter().map(view).collect();
     Ok(HttpResponse::Ok().json(UserPage { users, next }))
 }
 
 /// `DELETE /v1/users/{id}`
-async fn delete(call: Call) -> ApiResult {
-    let id: UserId = call.segment("id")?;
-    match call.app.people().erase(&id).await? {
-        true => Ok(HttpResponse::NoContent().finish()),
-        false => Err(Problem::unknown_user(&id)),
+async fn delete(request: ApiRequest) -> ApiResult {
+    let id: UserId = request.segment("id")?;
+    if request.app.people().erase(&id).await? {
+        Ok(HttpResponse::NoContent().finish())
+    } else {
+        Err(Problem::unknown_user(&id))
     }
 }
 
 /// `PUT /v1/users/{id}/preferences`
-async fn prefer(mut call: Call) -> ApiResult {
-    let id: UserId = call.segment("id")?;
-    let change: PreferencesChange = call.one().await?;
-    let user = call.app.people().prefer(&id, change).await?;
-    Ok(view(&call, existing(user, &id)?))
+async fn prefer(mut request: ApiRequest) -> ApiResult {
+    let id: UserId = request.segment("id")?;
+    let change: PreferencesChange = request.parse_one().await?;
+    let user = request.app.people().prefer(&id, change).await?;
+    Ok(view(&request, existing(user, &id)?))
 }
 
 /// `GET /v1/users/{id}/preferences`
-async fn preferences(call: Call) -> ApiResult {
-    let id: UserId = call.segment("id")?;
-    let user = existing(call.app.people().get(&id).await?, &id)?;
-    let (default, policies) = (&call.app.config.digest.schedule, &call.app.config.policies);
+async fn preferences(request: ApiRequest) -> ApiResult {
+    let id: UserId = request.segment("id")?;
+    let user = existing(request.app.people().get(&id).await?, &id)?;
+    let (default, policies) = (&request.app.config.digest.schedule, &request.app.config.policies);
     Ok(HttpResponse::Ok().json(PreferencesView::of(&user, default, policies)))
 }
 
 /// `GET /v1/users/{id}/follows`
-async fn follows(call: Call) -> ApiResult {
-    let id: UserId = call.segment("id")?;
-    let after: Option<FollowKey> = call.parameter("after")?;
-    let limit = call.page_limit(100, 1_000)?;
-    let people = call.app.people();
-    let follows = people.follows(&id, after.as_ref(), limit).await?;
+async fn follows(request: ApiRequest) -> ApiResult {
+    let id: UserId = request.segment("id")?;
+    let after: Option<FollowKey> = request.parameter("after")?;
+    let limit = request.page_limit(100, 1_000)?;
+    let follows = request.app.people().follows(&id, after.as_ref(), limit).await?;
     let next = follows.last().filter(|_| follows.len() == limit).cloned();
     Ok(HttpResponse::Ok().json(FollowPage { follows, next }))
 }
 
-fn follow_of(call: &Call) -> Result<Vec<FollowInput>, Problem> {
-    let (user, key) = (call.segment("id")?, call.segment("key")?);
+/// Returns the follow that the path names.
+fn path_follow(request: &ApiRequest) -> Result<Vec<FollowInput>, Problem> {
+    let (user, key) = (request.segment("id")?, request.segment("key")?);
     Ok(vec![FollowInput { user, key }])
 }
 
 /// `PUT /v1/users/{id}/follows/{key}`
-async fn follow(call: Call) -> ApiResult {
-    call.app.people().follow(follow_of(&call)?).await?;
+async fn follow(request: ApiRequest) -> ApiResult {
+    request.app.people().follow(path_follow(&request)?).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
 /// `DELETE /v1/users/{id}/follows/{key}`
-async fn unfollow(call: Call) -> ApiResult {
-    call.app.people().unfollow(follow_of(&call)?).await?;
+async fn unfollow(request: ApiRequest) -> ApiResult {
+    request.app.people().unfollow(path_follow(&request)?).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
 /// `POST /v1/follows`
-async fn follow_many(mut call: Call) -> ApiResult {
-    let follows: Vec<FollowInput> = call.many("follows").await?;
+async fn follow_many(mut request: ApiRequest) -> ApiResult {
+    let follows: Vec<FollowInput> = request.parse_many("follows").await?;
     let accepted = follows.len();
-    call.app.people().follow(follows).await?;
+    request.app.people().follow(follows).await?;
     Ok(HttpResponse::Ok().json(AcceptedCount { accepted }))
 }
 
 /// `GET /v1/users/{id}/mutes`
-async fn mutes(call: Call) -> ApiResult {
-    let id: UserId = call.segment("id")?;
-    let user = existing(call.app.people().get(&id).await?, &id)?;
-    let now = call.app.context.clock.now();
+async fn mutes(request: ApiRequest) -> ApiResult {
+    let id: UserId = request.segment("id")?;
+    let user = existing(request.app.people().get(&id).await?, &id)?;
+    let now = request.app.context.clock.now();
     Ok(HttpResponse::Ok().json(MutesView::of(&user.mutes, now)))
 }
 
 /// `PUT /v1/users/{id}/mutes/{subject}`
-async fn mute(mut call: Call) -> ApiResult {
-    let (id, subject): (UserId, Subject) = (call.segment("id")?, call.segment("subject")?);
-    let mute: MuteInput = call.one_if_any().await?;
-    let user = call.app.people().mute(&id, &subject, mute).await?;
+async fn mute(mut request: ApiRequest) -> ApiResult {
+    let (id, subject): (UserId, Subject) = (request.segment("id")?, request.segment("subject")?);
+    let mute: MuteInput = request.parse_one_or_default().await?;
+    let user = request.app.people().mute(&id, &subject, mute).await?;
     existing(user, &id)?;
     Ok(HttpResponse::NoContent().finish())
 }
 
 /// `DELETE /v1/users/{id}/mutes/{subject}`
-async fn unmute(call: Call) -> ApiResult {
-    let (id, subject): (UserId, Subject) = (call.segment("id")?, call.segment("subject")?);
-    let user = call.app.people().unmute(&id, &subject).await?;
+async fn unmute(request: ApiRequest) -> ApiResult {
+    let (id, subject): (UserId, Subject) = (request.segment("id")?, request.segment("subject")?);
+    let user = request.app.people().unmute(&id, &subject).await?;
     existing(user, &id)?;
     Ok(HttpResponse::NoContent().finish())
 }

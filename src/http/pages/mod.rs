@@ -12,7 +12,7 @@ mod preferences;
 mod unsubscribe;
 
 routes! {ROUTES under "":
-    "/u/{token}" => {get open: unsubscribe::ask, post open: unsubscribe::act}
+    "/u/{token}" => {get open: unsubscribe::confirm, post open: unsubscribe::unsubscribe}
     "/u/{token}/preferences" => {get open: preferences::show, post open: preferences::save}
 }
 

@@ -100,25 +100,23 @@ pub(super) struct PageRequest {
 impl PageRequest {
     /// Selects the language from the browser's headers.
     pub(super) fn new(req: &HttpRequest, app: Data<App>) -> Self {
-        let header = req.headers().get(ACCEPT_LANGUAGE);
-        let header = header.and_then(|header| header.to_str().ok());
+        let accepted = req.headers().get(ACCEPT_LANGUAGE).and_then(|header| header.to_str().ok());
         let catalogs = app.identities.default.pages.catalogs();
-        Self { locale: header.and_then(|header| catalogs.accepted(header)), brand: None, app }
+        Self { locale: accepted.and_then(|header| catalogs.accepted(header)), brand: None, app }
     }
 
     /// Verifies the token of a link. Returns its content, and the record of its user. A link from
     /// before the start of the record has none.
     pub(super) async fn open(&mut self, token: &str) -> Result<(Link, Option<User>), PageFailure> {
         let links = &self.app.identities.default.links;
-        let now = self.app.context.clock.now();
-        let link = links.open(token, now).await??;
+        let link = links.open(token, self.app.context.clock.now()).await??;
         self.brand.clone_from(&link.brand);
-        let user = self.app.people().get(&link.user).await?;
-        let is_theirs = |user: &User| user.start.is_none_or(|start| !start.rejects(link.issued));
-        let user = user.filter(is_theirs);
+        let is_recipient =
+            |user: &User| user.start.is_none_or(|start| !start.rejects(link.issued_at));
+        let user = self.app.people().get(&link.user).await?.filter(is_recipient);
         let locale = user.as_ref().and_then(|user| user.locale.as_deref());
-        let known = locale.filter(|own| self.pages().catalogs().nearest(own).is_some());
-        if let Some(locale) = known {
+        let catalogs = self.pages().catalogs();
+        if let Some(locale) = locale.filter(|locale| catalogs.nearest(locale).is_some()) {
             self.locale = Some(locale.to_owned());
         }
         Ok((link, user))
@@ -132,11 +130,11 @@ impl PageRequest {
     /// Renders a page.
     pub(super) fn page(&self, status: StatusCode, page: &WebPage<'_>) -> HttpResponse {
         match self.pages().render(page, self.locale.as_deref()) {
-            Ok(html) => sealed(status, html),
+            Ok(html) => private_response(status, html),
             Err(error) => {
                 let text = "This page cannot be shown at the moment.".to_owned();
                 tracing::error!(cause = error_chain(&error), "a page cannot be rendered");
-                sealed(StatusCode::INTERNAL_SERVER_ERROR, text)
+                private_response(StatusCode::INTERNAL_SERVER_ERROR, text)
             }
         }
     }
@@ -169,42 +167,38 @@ impl FormFields {
             let body = read_body(req, payload, FORM_LIMIT).await?;
             form_urlencoded::parse(&body).into_owned().collect()
         } else if kind.eq_ignore_ascii_case("multipart/form-data") {
-            let content_type = req.headers().get(header::CONTENT_TYPE);
-            let content_type = content_type.and_then(|value| value.to_str().ok());
-            let boundary = multer::parse_boundary(content_type.unwrap_or_default());
-            let boundary = boundary.map_err(|error| Problem::body(error.to_string()))?;
+            let problem = |error: multer::Error| Problem::body(error.to_string());
+            let header = req.headers().get(header::CONTENT_TYPE);
+            let content_type = header.and_then(|value| value.to_str().ok()).unwrap_or_default();
+            let boundary = multer::parse_boundary(content_type).map_err(problem)?;
             let body = read_body(req, payload, FORM_LIMIT).await?;
-            let parts = parts(body, boundary).await;
-            parts.map_err(|error| Problem::body(error.to_string()))?
+            read_parts(body, boundary).await.map_err(problem)?
         } else {
             let why = "it is not application/x-www-form-urlencoded or multipart/form-data";
             return Err(Problem::new(Code::UnsupportedMediaType, why));
         };
-        let mut known = HashSet::with_capacity(pairs.len());
-        if let Some((name, _)) = pairs.iter().find(|(name, _)| !known.insert(name)) {
-            let why = format!("it holds {:?} twice", short(name));
-            return Err(Problem::body(why));
+        let mut names = HashSet::with_capacity(pairs.len());
+        if let Some((name, _)) = pairs.iter().find(|(name, _)| !names.insert(name)) {
+            return Err(Problem::body(format!("it contains {:?} twice", shortened(name))));
         }
         Ok(Self(pairs))
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&str> {
-        let found = self.0.iter().find(|(known, _)| known == name);
-        found.map(|(_, value)| value.as_str())
+        self.pairs().find(|(known, _)| *known == name).map(|(_, value)| value)
     }
 
     pub(super) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
-        let pairs = self.0.iter();
-        pairs.map(|(name, value)| (name.as_str(), value.as_str()))
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 }
 
 /// Returns the first 80 characters, for messages.
-pub(super) fn short(text: &str) -> String {
+pub(super) fn shortened(text: &str) -> String {
     text.chars().take(80).collect()
 }
 
-async fn parts(body: Bytes, boundary: String) -> multer::Result<Vec<(String, String)>> {
+async fn read_parts(body: Bytes, boundary: String) -> multer::Result<Vec<(String, String)>> {
     let whole = futures::stream::iter([Ok::<_, std::convert::Infallible>(body)]);
     let mut parts = multer::Multipart::new(whole, boundary);
     let mut pairs = Vec::new();
@@ -217,32 +211,32 @@ async fn parts(body: Bytes, boundary: String) -> multer::Result<Vec<(String, Str
 
 /// Redirects a GET to another of these pages, by a path relative to the current one.
 pub(super) fn redirect(path: &str) -> HttpResponse {
-    let mut response = sealed(StatusCode::SEE_OTHER, String::new());
+    let mut response = private_response(StatusCode::SEE_OTHER, String::new());
     if let Ok(path) = HeaderValue::from_str(path) {
         response.headers_mut().insert(header::LOCATION, path);
     }
     response
 }
 
-fn sealed(status: StatusCode, html: String) -> HttpResponse {
+fn private_response(status: StatusCode, html: String) -> HttpResponse {
     HttpResponse::build(status)
         .content_type("text/html; charset=utf-8")
         .insert_header((header::CACHE_CONTROL, "no-store"))
         .insert_header((header::REFERRER_POLICY, "no-referrer"))
         .insert_header((header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
         .insert_header(("X-Robots-Tag", "noindex, nofollow"))
-        .insert_header((header::CONTENT_SECURITY_POLICY, policy(&html)))
+        .insert_header((header::CONTENT_SECURITY_POLICY, content_policy(&html)))
         .body(html)
 }
 
 /// Allows no resources and no scripts, only the page's own style (by its hash) and its own forms.
-fn policy(html: &str) -> String {
+fn content_policy(html: &str) -> String {
     let style = html.split_once("<style>").and_then(|(_, rest)| rest.split_once("</style>"));
-    let style = match style {
+    let source = match style {
         Some((style, _)) => format!("'sha256-{}'", BASE64_STANDARD.encode(Sha256::digest(style))),
         None => "'none'".to_owned(),
     };
     format!(
-        "default-src 'none'; style-src {style}; img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+        "default-src 'none'; style-src {source}; img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     )
 }

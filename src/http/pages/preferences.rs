@@ -12,10 +12,10 @@ use actix_web::http::StatusCode;
 use actix_web::web::{Data, Path, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 
-use super::page_request::{FormFields, PageFailure, PageRequest, redirect, short};
+use super::page_request::{FormFields, PageFailure, PageRequest, redirect, shortened};
 use crate::app::App;
 use crate::domain::mutes_and_quiet_hours::Title;
-use crate::domain::{EventType, FollowKey, Invalid, ObjectKey, Quiet, Stop, Subject, User};
+use crate::domain::{EventType, FollowKey, Invalid, Object, ObjectKey, Quiet, Stop, Subject, User};
 use crate::engine::access::links::Link;
 use crate::engine::digest::due::next_digest;
 use crate::engine::users::input::{Change, PreferencesChange, TypeChange};
@@ -29,35 +29,35 @@ const QUIET_TO: &str = "quiet-to";
 
 /// `GET /u/{token}/preferences`
 pub(super) async fn show(req: HttpRequest, token: Path<String>, app: Data<App>) -> HttpResponse {
-    let mut visit = PageRequest::new(&req, app);
+    let mut page_request = PageRequest::new(&req, app);
     let mut query = form_urlencoded::parse(req.query_string().as_bytes());
     let unfollow = query.find(|(name, _)| name == UNFOLLOW);
-    let shown = async {
-        let (link, user) = visit.open(&token).await?;
+    let response = async {
+        let (link, user) = page_request.open(&token).await?;
         let user = user.ok_or(Notice::Gone)?;
         match unfollow {
-            Some((_, key)) => unfollow_page(&visit, &link, FollowKey::stored(key)).await,
-            None => page(&visit, &link, user, false).await,
+            Some((_, key)) => unfollow_page(&page_request, &link, FollowKey::stored(key)).await,
+            None => page(&page_request, &link, user, false).await,
         }
-    };
-    let shown = shown.await;
-    shown.unwrap_or_else(|why| visit.failure(why))
+    }
+    .await;
+    response.unwrap_or_else(|failure| page_request.failure(failure))
 }
 
 /// Redirects to the page that ends this follow, if there is one.
 async fn unfollow_page(
-    visit: &PageRequest,
+    page_request: &PageRequest,
     link: &Link,
     key: FollowKey,
 ) -> Result<HttpResponse, PageFailure> {
-    let app = &visit.app;
+    let app = &page_request.app;
     if !app.people().is_following(&link.user, &key).await? {
         return Err(Notice::NotFollowed.into());
     }
     let link = Link {
         stop: Stop::Follow(key),
         address: None,
-        issued: app.context.clock.now(),
+        issued_at: app.context.clock.now(),
         ..link.clone()
     };
     let token = app.identities.default.links.seal(&link).await?;
@@ -71,33 +71,33 @@ pub(super) async fn save(
     payload: Payload,
     app: Data<App>,
 ) -> HttpResponse {
-    let mut visit = PageRequest::new(&req, app);
-    let saved = async {
-        let (link, user) = visit.open(&token).await?;
+    let mut page_request = PageRequest::new(&req, app);
+    let response = async {
+        let (link, user) = page_request.open(&token).await?;
         user.ok_or(Notice::Gone)?;
-        let (people, policies) = (visit.app.people(), &visit.app.config.policies);
+        let (people, policies) = (page_request.app.people(), &page_request.app.config.policies);
         let form = FormFields::read(&req, payload).await?;
-        let user = match unmuted(&form)? {
+        let user = match unmuted_subject(&form)? {
             Some(subject) => people.unmute(&link.user, &subject).await?,
             None => {
-                let change = change(&form, |kind| policies.is_configured(kind))?;
+                let change = preferences_change(&form, |kind| policies.is_configured(kind))?;
                 people.prefer(&link.user, change).await?
             }
         };
-        page(&visit, &link, user.ok_or(Notice::Gone)?, true).await
-    };
-    let saved = saved.await;
-    saved.unwrap_or_else(|why| visit.failure(why))
+        page(&page_request, &link, user.ok_or(Notice::Gone)?, true).await
+    }
+    .await;
+    response.unwrap_or_else(|failure| page_request.failure(failure))
 }
 
 /// Renders the page.
 async fn page(
-    visit: &PageRequest,
+    page_request: &PageRequest,
     link: &Link,
     mut user: User,
     saved: bool,
 ) -> Result<HttpResponse, PageFailure> {
-    let app = &visit.app;
+    let app = &page_request.app;
     user.mutes.forget(app.context.clock.now());
     name_muted(app, &mut user).await;
     // Unsubscribes from everything, independent of the opened link.
@@ -108,37 +108,39 @@ async fn page(
         saved,
         next: next_digest(&app.context, &user).await?,
     });
-    Ok(visit.page(StatusCode::OK, &page))
+    Ok(page_request.page(StatusCode::OK, &page))
 }
 
 /// Names mutes without a title by their objects' titles. If the objects cannot be read, the page
 /// shows the subjects instead.
 async fn name_muted(app: &App, user: &mut User) {
     let unnamed = user.mutes.all().filter(|(_, mute)| mute.title.is_none());
-    let unnamed = unnamed.map(|(subject, _)| ObjectKey::stored(subject.as_str()));
-    let unnamed: Vec<ObjectKey> = unnamed.collect();
-    if unnamed.is_empty() {
+    let keys: Vec<ObjectKey> =
+        unnamed.map(|(subject, _)| ObjectKey::stored(subject.as_str())).collect();
+    if keys.is_empty() {
         return;
     }
-    let found = match app.objects().many(&unnamed).await {
-        Ok(found) => found,
-        Err(error) => return tracing::warn!(%error, "what is muted cannot be named on a page"),
+    let objects = match app.objects().many(&keys).await {
+        Ok(objects) => objects,
+        Err(error) => {
+            return tracing::warn!(%error, "a page cannot show the titles of muted subjects");
+        }
     };
-    let titles = unnamed.iter().zip(found).filter_map(|(key, object)| {
+    let title = |(key, object): (&ObjectKey, Option<Object>)| {
         let title = Title::cut(object?.title.as_deref()?)?;
         Some((Subject::stored(key.as_str()), title))
-    });
-    let titles: HashMap<Subject, Title> = titles.collect();
+    };
+    let titles: HashMap<Subject, Title> = keys.iter().zip(objects).filter_map(title).collect();
     user.mutes.name(|subject| titles.get(subject).cloned());
 }
 
 /// Returns the subject to unmute, if this is an unmute form.
-fn unmuted(form: &FormFields) -> Result<Option<Subject>, PageFailure> {
+fn unmuted_subject(form: &FormFields) -> Result<Option<Subject>, PageFailure> {
     let Some(subject) = form.get(UNMUTE_FIELD) else {
         return Ok(None);
     };
     if form.pairs().count() > 1 {
-        let why = "The form unmutes something and holds other choices as well.";
+        let why = "The form unmutes something and contains other choices as well.";
         return Err(PageFailure::form(why));
     }
     Ok(Some(Subject::new(subject)?))
@@ -147,9 +149,9 @@ fn unmuted(form: &FormFields) -> Result<Option<Subject>, PageFailure> {
 /// Returns the changes of a form. It ignores types that the page does not offer: they may have been
 /// offered earlier, and accepting any name could fill a record. Their names are not validated, as
 /// older writers did not validate theirs.
-fn change(
+fn preferences_change(
     form: &FormFields,
-    offered: impl Fn(&EventType) -> bool,
+    is_offered: impl Fn(&EventType) -> bool,
 ) -> Result<PreferencesChange, PageFailure> {
     let mut change = PreferencesChange { quiet: quiet(form)?, ..PreferencesChange::default() };
     let digest = change.digest.get_or_insert_default();
@@ -164,18 +166,15 @@ fn change(
             _ => {
                 let Some(kind) = name.strip_prefix(TYPE_FIELD).map(EventType::stored) else {
                     let why =
-                        format!("The form holds {:?}, which is nothing to choose.", short(name));
+                        format!("The form contains {:?}, which is no choice.", shortened(name));
                     return Err(PageFailure::form(&why));
                 };
-                if !offered(&kind) {
+                if !is_offered(&kind) {
                     continue;
                 }
-                let chosen = TypeChange {
-                    route: value.parse()?,
-                    // The page has no field for it.
-                    window: None,
-                };
-                types.insert(kind, Some(Named(chosen)));
+                // The page has no field for the window.
+                let choice = TypeChange { route: value.parse()?, window: None };
+                types.insert(kind, Some(Named(choice)));
             }
         }
     }

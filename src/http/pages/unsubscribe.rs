@@ -24,10 +24,10 @@ fn optional(stop: &Stop, policies: &Policies) -> Result<Stop, PageFailure> {
     };
     let mandate = |kind| policies.of(kind).mandatory.as_ref();
     let optional = kinds.iter().filter(|kind| mandate(kind).is_none());
-    let locked = kinds.iter().find_map(|kind| Some((kind, mandate(kind)?)));
-    match (Stop::of_types(optional), locked) {
-        (Stop::Types(left), Some((kind, why))) if left.is_empty() => {
-            Err(Notice::Mandatory(kind.clone(), why.clone()).into())
+    let mandatory = kinds.iter().find_map(|kind| Some((kind, mandate(kind)?)));
+    match (Stop::of_types(optional), mandatory) {
+        (Stop::Types(kinds), Some((kind, mandate))) if kinds.is_empty() => {
+            Err(Notice::Mandatory(kind.clone(), mandate.clone()).into())
         }
         (stop, _) => Ok(stop),
     }
@@ -36,19 +36,19 @@ fn optional(stop: &Stop, policies: &Policies) -> Result<Stop, PageFailure> {
 /// Shows the state of the link's scope. `before` is the user's record before this request ended
 /// something.
 async fn page(
-    visit: &PageRequest,
+    page_request: &PageRequest,
     token: &str,
     link: &Link,
     user: &User,
     before: Option<&User>,
 ) -> Result<HttpResponse, PageFailure> {
-    let app = &visit.app;
+    let app = &page_request.app;
     let (default, policies) = (&app.config.digest.schedule, &app.config.policies);
     let stop = &optional(&link.stop, policies)?;
-    let (follows, name) = match stop {
+    let (is_following, name) = match stop {
         Stop::Follow(key) => {
-            let follows = app.people().is_following(&link.user, key).await?;
-            (follows, Some(title_of(app, key).await?))
+            let is_following = app.people().is_following(&link.user, key).await?;
+            (is_following, Some(title_of(app, key).await?))
         }
         _ => (false, None),
     };
@@ -62,56 +62,55 @@ async fn page(
     let page = WebPage::Stop(Stopping {
         of: PageUser::new(user, default, policies),
         stop,
-        ended: stop.holds(user, follows, default, policies),
+        ended: stop.holds(user, is_following, default, policies),
         before,
         tokens,
         name: name.as_deref(),
     });
-    Ok(visit.page(StatusCode::OK, &page))
+    Ok(page_request.page(StatusCode::OK, &page))
 }
 
 /// Returns the title of a followed key, or the key itself.
 async fn title_of(app: &App, key: &FollowKey) -> Result<String, PageFailure> {
     let object = app.objects().get(&ObjectKey::stored(key.as_str())).await?;
-    let title = object.and_then(|object| object.title);
-    let title = title.filter(|title| !title.trim().is_empty());
+    let title = object.and_then(|object| object.title).filter(|title| !title.trim().is_empty());
     Ok(title.unwrap_or_else(|| key.to_string()))
 }
 
 /// `GET /u/{token}`
-pub(super) async fn ask(req: HttpRequest, token: Path<String>, app: Data<App>) -> HttpResponse {
-    let mut visit = PageRequest::new(&req, app);
-    let asked = async {
-        let (link, user) = visit.open(&token).await?;
+pub(super) async fn confirm(req: HttpRequest, token: Path<String>, app: Data<App>) -> HttpResponse {
+    let mut page_request = PageRequest::new(&req, app);
+    let response = async {
+        let (link, user) = page_request.open(&token).await?;
         let user = user.ok_or(Notice::Gone)?;
-        page(&visit, &token, &link, &user, None).await
-    };
-    let asked = asked.await;
-    asked.unwrap_or_else(|why| visit.failure(why))
+        page(&page_request, &token, &link, &user, None).await
+    }
+    .await;
+    response.unwrap_or_else(|failure| page_request.failure(failure))
 }
 
 /// `POST /u/{token}`
-pub(super) async fn act(
+pub(super) async fn unsubscribe(
     req: HttpRequest,
     token: Path<String>,
     payload: Payload,
     app: Data<App>,
 ) -> HttpResponse {
-    let mut visit = PageRequest::new(&req, app);
-    let acted = stop(&mut visit, &req, &token, payload).await;
-    acted.unwrap_or_else(|why| visit.failure(why))
+    let mut page_request = PageRequest::new(&req, app);
+    let response = stop(&mut page_request, &req, &token, payload).await;
+    response.unwrap_or_else(|failure| page_request.failure(failure))
 }
 
 /// Ends the scope of a link.
 async fn stop(
-    visit: &mut PageRequest,
+    page_request: &mut PageRequest,
     req: &HttpRequest,
     token: &str,
     payload: Payload,
 ) -> Result<HttpResponse, PageFailure> {
     // The page offers to restore this state. The write below keeps concurrent changes.
-    let (link, before) = visit.open(token).await?;
-    let (app, people) = (&visit.app, visit.app.people());
+    let (link, before) = page_request.open(token).await?;
+    let (app, people) = (&page_request.app, page_request.app.people());
     let form = FormFields::read(req, payload).await?;
     if form.get("List-Unsubscribe").map(str::trim_ascii_end) != Some("One-Click") {
         let why =
@@ -125,16 +124,16 @@ async fn stop(
         if let Some(address) = link.address.clone()
             && !matches!(link.stop, Stop::Subject(..))
         {
-            let stop = SuppressionInput {
+            let suppression = SuppressionInput {
                 source: Some("link".into()),
                 ..SuppressionInput::new(address, Reason::Unsubscribe)
             };
-            app.suppressions().add(vec![stop]).await?;
+            app.suppressions().add(vec![suppression]).await?;
         }
         return Err(gone());
     };
     let stop = optional(&link.stop, &app.config.policies)?;
     let user = people.stop(&link.user, &stop).await?;
     let user = user.ok_or_else(gone)?;
-    page(visit, token, &link, &user, Some(&before)).await
+    page(page_request, token, &link, &user, Some(&before)).await
 }

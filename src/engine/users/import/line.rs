@@ -61,9 +61,9 @@ pub(super) fn parse(kind: &ImportKind, line: &[u8]) -> Result<ImportedRecord> {
                 let id: ObjectId = id.parse()?;
                 ObjectKey::of(model.as_ref(), &id).as_str().parse()
             };
-            let object = object.map_key(key).map_err(|why: Invalid| Mistake {
+            let object = object.map_key(key).map_err(|invalid: Invalid| Mistake {
                 field: Some("id".to_owned()),
-                why: why.to_string(),
+                why: invalid.to_string(),
             })?;
             Ok(ImportedRecord::Object(Box::new(object)))
         }
@@ -77,8 +77,7 @@ pub(super) fn parse(kind: &ImportKind, line: &[u8]) -> Result<ImportedRecord> {
         }
         ImportKind::Suppressions(reason) if line.trim_ascii_start().starts_with(b"{") => {
             let mut fields: Map<String, Value> = read(line)?;
-            let reason = Value::from(reason.as_str());
-            fields.entry("reason").or_insert(reason);
+            fields.entry("reason").or_insert(Value::from(reason.as_str()));
             read_value(Value::Object(fields)).map(ImportedRecord::Suppression)
         }
         ImportKind::Suppressions(reason) => {
@@ -89,7 +88,7 @@ pub(super) fn parse(kind: &ImportKind, line: &[u8]) -> Result<ImportedRecord> {
 }
 
 /// Returns whether a line is the header of a list of addresses, as providers write it.
-pub(super) fn is_heading(kind: &ImportKind, line: &[u8]) -> bool {
+pub(super) fn is_header(kind: &ImportKind, line: &[u8]) -> bool {
     let names = ["address", "email", "recipient"];
     matches!(kind, ImportKind::Suppressions(_))
         && first_field(line)
@@ -98,12 +97,12 @@ pub(super) fn is_heading(kind: &ImportKind, line: &[u8]) -> bool {
 
 /// Returns the first field of a line of comma-separated values.
 fn first_field(line: &[u8]) -> Result<&str, String> {
-    let line = std::str::from_utf8(line).map_err(|_| "it is not UTF-8".to_owned())?;
+    let text = std::str::from_utf8(line).map_err(|_| "it is not UTF-8".to_owned())?;
     // Spreadsheet programs write a byte order mark at the start of a file.
-    let line = line.trim_start_matches('\u{feff}').trim();
-    let field = match line.strip_prefix('"') {
+    let text = text.trim_start_matches('\u{feff}').trim();
+    let field = match text.strip_prefix('"') {
         Some(quoted) => quoted.split('"').next(),
-        None => line.split([',', ';', '\t']).next(),
+        None => text.split([',', ';', '\t']).next(),
     };
     Ok(field.unwrap_or_default().trim())
 }
@@ -149,44 +148,41 @@ impl From<Invalid> for Mistake {
 pub(crate) fn read<T: DeserializeOwned>(line: &[u8]) -> Result<T, Mistake> {
     // Some editors write a byte order mark at the start of a file. Without the line end, an error
     // at the end of a line has a column on that line.
-    let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
-    let line = line.trim_ascii_end();
+    let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line).trim_ascii_end();
     // serde's derived code would accept an array of the values without their names.
     if line.trim_ascii_start().first() != Some(&b'{') {
         let why = "is not a JSON object, which begins with {; write one a line";
         return Err(why.to_owned().into());
     }
     let mut json = serde_json::Deserializer::from_slice(line);
-    let mistake = |field, error| mistake(field, &error);
     let object = serde_path_to_error::deserialize(&mut json)
-        .map_err(|error| mistake(error.path().to_string(), error.into_inner()))?;
-    json.end().map_err(|error| mistake(String::new(), error))?;
+        .map_err(|error| json_mistake(error.path().to_string(), error.inner()))?;
+    json.end().map_err(|error| json_mistake(String::new(), &error))?;
     Ok(object)
 }
 
 /// Deserializes an object that was parsed before.
 pub(crate) fn read_value<T: DeserializeOwned>(object: Value) -> Result<T, Mistake> {
     serde_path_to_error::deserialize(object)
-        .map_err(|error| mistake(error.path().to_string(), error.inner()))
+        .map_err(|error| json_mistake(error.path().to_string(), error.inner()))
 }
 
-fn mistake(field: String, error: &serde_json::Error) -> Mistake {
-    let text = error.to_string();
-    let place = format!(" at line {} column {}", error.line(), error.column());
-    let what = text.strip_suffix(&place).unwrap_or(&text);
+fn json_mistake(field: String, error: &serde_json::Error) -> Mistake {
+    let (column, text) = (error.column(), error.to_string());
+    let position = format!(" at line {} column {column}", error.line());
+    let why = text.strip_suffix(&position).unwrap_or(&text);
     if error.is_eof() {
-        let why = format!(
-            "ends in the middle of its JSON, after column {}; write one whole object a line",
-            error.column()
-        );
-        return why.into();
+        return format!(
+            "ends in the middle of its JSON, after column {column}; write one whole object a line"
+        )
+        .into();
     }
     if error.is_syntax() {
-        return format!("is not JSON at column {}: {what}", error.column()).into();
+        return format!("is not JSON at column {column}: {why}").into();
     }
-    let why = match what.strip_prefix("missing field ") {
+    let why = match why.strip_prefix("missing field ") {
         Some(missing) => Mistake::missing(missing).why,
-        None => what.to_owned(),
+        None => why.to_owned(),
     };
     // These paths stand for the whole object.
     let field = Some(field).filter(|field| !matches!(field.as_str(), "" | "."));
