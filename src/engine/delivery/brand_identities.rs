@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::headers::Headers;
-use super::throttle::{ProviderAccount, account_prefix, digest_prefix};
+use super::throttle::{ProviderAccount, account_prefix, hash_prefix};
 use crate::clock::{Clock as _, SystemClock};
 use crate::config::{Config, Transport};
 use crate::domain::BrandName;
@@ -156,7 +156,7 @@ impl Identities {
                     let is_limited = !matches!(config.mail.transport, Transport::Outbox);
                     let rate = is_limited.then_some(config.mail.calls_per_second);
                     let in_flight = config.delivery.in_flight;
-                    Arc::new(ProviderAccount::new(digest_prefix(key), in_flight, rate))
+                    Arc::new(ProviderAccount::new(hash_prefix(key), in_flight, rate))
                 });
                 Identity {
                     renderer: theme.renderer,
