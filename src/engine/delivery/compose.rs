@@ -284,8 +284,7 @@ impl Compose {
         shown: &[(&UserId, Vec<&Event>)],
         catalog: &mut Catalog,
     ) -> Result<Reasons> {
-        let events = shown.iter().flat_map(|(_, events)| events);
-        let events: Vec<&Event> = events.copied().collect();
+        let events: Vec<&Event> = shown.iter().flat_map(|(_, events)| events).copied().collect();
         catalog.load_details(events.into_iter()).await?;
         Reasons::of(shown, catalog).await
     }

@@ -135,17 +135,15 @@ impl Ledger {
             Err(_) => (HashSet::new(), None),
         };
         let transition = |(row, end): &(&Delivery, Settlement)| {
-            let is_marked = marked.contains(&row.id);
-            if is_marked {
+            if marked.contains(&row.id) {
                 Transition::Conclude(end.clone())
             } else {
                 Transition::Settle(end.clone())
             }
         };
         let transitions = ends.iter().map(transition).collect();
-        let applied = self.advance(transitions, self.context.clock.now()).await?;
+        let mut applied = self.advance(transitions, self.context.clock.now()).await?.into_iter();
         crash::point("after-settle");
-        let mut applied = applied.into_iter();
         ends.retain(|_| applied.next().unwrap_or(false));
         let has_failed_again = |(row, end): &&(&Delivery, Settlement)| {
             end.state == DeliveryState::Failed && row.attempts.reopened > 0

@@ -299,12 +299,12 @@ impl RetryPolicy {
         let retry_after = self.settings.retry_after;
         let first = wait.map_or(retry_after, |wait| wait.min(retry_after));
         let doublings = row.attempts.made.saturating_sub(1).min(16);
-        let delay = (first * (1 << doublings)).min(MAX_DELAY);
+        let min_delay = (first * (1 << doublings)).min(MAX_DELAY);
         // The extra delay depends on the call, so its emails can share a call again.
         let jitter = row.attempts.call.as_deref().map_or(0, |call| {
             call.bytes().fold(0, |sum: i32, byte| (sum * 31 + i32::from(byte)) % 1_000)
         });
-        let delay = delay + delay * jitter / 2_000;
+        let delay = min_delay + min_delay * jitter / 2_000;
         // The store ignores longer waits, because only a wrong clock writes them.
         (wait.unwrap_or_default() + delay).clamp(MIN_DELAY, LONGEST_WAIT)
     }

@@ -137,8 +137,8 @@ impl Sender {
         let (sending, mut pending): (Vec<_>, Vec<_>) =
             rows.into_iter().partition(|row| row.state == DeliveryState::Sending);
         // Markers first: they need no provider.
-        let settled: Vec<_> = settled.iter().map(|row| (row, row.state)).collect();
-        self.ledger.close(&settled).await?;
+        let unclosed: Vec<_> = settled.iter().map(|row| (row, row.state)).collect();
+        self.ledger.close(&unclosed).await?;
         self.resolve_each(sending).boxed().await?;
         pending.sort_unstable_by(|a, b| a.user.cmp(&b.user));
         self.send_each(pending).boxed().await

@@ -121,8 +121,7 @@ impl SuppressionService {
         let now = self.context.clock.now();
         let suppression = |input: SuppressionInput| {
             let at = input.at.map_or(now, |at| at.min(now));
-            let source = input.source.as_deref().map(short_name);
-            let source = source.filter(|source| !source.is_empty());
+            let source = input.source.as_deref().map(short_name).filter(|name| !name.is_empty());
             let source = source.unwrap_or_else(|| OPERATOR.to_owned());
             Suppression::new(&input.address, input.reason, at, source)
                 .detailed(input.detail.as_deref())

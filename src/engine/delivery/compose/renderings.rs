@@ -106,9 +106,8 @@ impl Reasons {
         } else {
             catalog.context().store.following(&pairs).await?
         };
-        let following = pairs.into_iter().zip(follows);
-        let following = following.filter_map(|(pair, follows)| follows.then_some(pair));
-        Ok(Self { following: following.collect(), named })
+        let following = pairs.into_iter().zip(follows).filter(|(_, follows)| *follows);
+        Ok(Self { following: following.map(|(pair, _)| pair).collect(), named })
     }
 
     /// Returns the followed things that concern the email's items, those with the most items first.
