@@ -67,6 +67,6 @@ mod brand {
 
         assert_eq!(acme.absent(), "the brand acme is not configured");
         assert_eq!(BrandName::awaited(&acme.absent()), Some(acme));
-        assert_eq!(BrandName::awaited("it waits for its turn"), None);
+        assert_eq!(BrandName::awaited("the provider may not be called yet"), None);
     }
 }

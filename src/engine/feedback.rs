@@ -59,31 +59,31 @@ pub struct FeedbackService {
 }
 
 /// How long report ids are stored. No provider retries for longer.
-const REMEMBERED: TimeDelta = TimeDelta::days(7);
+const RECEIPTS_EXPIRE_AFTER: TimeDelta = TimeDelta::days(7);
 /// Older soft bounces are ignored, because the mailbox may work today.
 const SOFT_BOUNCES_WITHIN: TimeDelta = TimeDelta::days(30);
 /// The number of a user's latest emails that are searched for a delivered one.
-const LATEST: usize = 50;
+const LATEST_EMAILS: usize = 50;
 /// The mark that is stored for a seen report.
 const SEEN: &str = "seen";
+
+/// A report and the delivery that it is about.
+type MatchedReport<'a> = (&'a EmailReport, Delivery);
 
 impl FeedbackService {
     /// Returns the provider with this name, or an error if no key could verify its reports.
     pub fn expects(&self, provider: &str) -> Result<&'static Provider, Error> {
-        self.hook(provider).map(|(provider, _)| provider)
+        self.provider_with_keys(provider).map(|(provider, _)| provider)
     }
 
     /// Returns the provider with this name, and the keys of the default's and the brands' accounts.
-    fn hook(&self, provider: &str) -> Result<(&'static Provider, Vec<&[u8]>), Error> {
+    fn provider_with_keys(&self, provider: &str) -> Result<(&'static Provider, Vec<&[u8]>), Error> {
         let provider = Provider::named(provider).ok_or(Error::UnknownProvider)?;
         let config = &self.context.config;
-        let of_brands = config.brands.values().map(|brand| &brand.hooks);
-        let all = std::iter::once(&config.hooks.keys).chain(of_brands);
-        let keys: Vec<&[u8]> = all.filter_map(|keys| keys.of(provider.name)).collect();
-        match keys.is_empty() {
-            true => Err(Error::Unconfigured(provider.name)),
-            false => Ok((provider, keys)),
-        }
+        let brands = config.brands.values().map(|brand| &brand.hooks);
+        let accounts = std::iter::once(&config.hooks.keys).chain(brands);
+        let keys: Vec<&[u8]> = accounts.filter_map(|keys| keys.of(provider.name)).collect();
+        if keys.is_empty() { Err(Error::Unconfigured(provider.name)) } else { Ok((provider, keys)) }
     }
 
     /// Verifies a request of this provider and applies its reports. Can be repeated. `header`
@@ -94,7 +94,7 @@ impl FeedbackService {
         header: &'a dyn Fn(&str) -> Option<&'a str>,
         body: &'a [u8],
     ) -> Result<Reported, Error> {
-        let (provider, keys) = self.hook(provider)?;
+        let (provider, keys) = self.provider_with_keys(provider)?;
         let now = self.context.clock.now();
         let mut verified = Err(HookRejection::Unverified(String::new()));
         for key in keys {
@@ -107,10 +107,10 @@ impl FeedbackService {
         }
         let verified = verified?;
         if let Some(once) = &verified.once {
-            self.bind(provider, once, now).await?;
+            self.bind_token(provider, once, now).await?;
         }
-        if let Some(place) = &verified.confirm {
-            self.pinned.visit(place).await?;
+        if let Some(url) = &verified.confirm {
+            self.pinned.visit(url).await?;
             tracing::info!(provider = provider.name, "reports were subscribed to");
         }
         let mut outcome = self.apply(provider, &verified.reports, now).await?;
@@ -133,19 +133,19 @@ impl FeedbackService {
         provider: &Provider,
         mut posted: Posted<'_>,
     ) -> Result<VerifiedReports, HookRejection> {
-        let Some(locate) = provider.sns else {
+        let Some(certificate_url) = provider.sns else {
             return (provider.hook)(&posted);
         };
-        let place = locate(&posted)?;
-        let certificate = self.pinned.certificate(&place).await?;
+        let url = certificate_url(&posted)?;
+        let certificate = self.pinned.certificate(&url).await?;
         posted.certificate = Some(certificate.clone());
         let verified = (provider.hook)(&posted)?;
-        self.pinned.keep(place, certificate);
+        self.pinned.keep(url, certificate);
         Ok(verified)
     }
 
     /// Binds a token to the body that it first arrived with. Rejects it with any other body.
-    async fn bind(
+    async fn bind_token(
         &self,
         provider: &Provider,
         once: &Once,
@@ -172,39 +172,40 @@ impl FeedbackService {
         let (mut outcome, store) = (Reported::default(), &self.context.store);
         let unseen = self.unseen(provider, reports, now).await?;
         outcome.duplicates = (reports.len() - unseen.len()) as u64;
-        let found = self.with_deliveries(&unseen).await?;
-        outcome.recorded = found.len() as u64;
-        outcome.not_ours = (unseen.len() - found.len()) as u64;
+        let matched = self.match_deliveries(&unseen).await?;
+        outcome.recorded = matched.len() as u64;
+        outcome.not_ours = (unseen.len() - matched.len()) as u64;
 
-        let noted = found.iter().map(|(report, row)| {
+        let feedback = matched.iter().map(|(report, row)| {
             let (news, at) = (report.news, whole_millis(report.at));
             (row.id.clone(), Feedback { news, at })
         });
-        let noted: Vec<_> = noted.collect();
-        store.note_feedback(&noted).await?;
-        let is_refused = |(report, _): &&(&EmailReport, _)| report.news == ReportKind::Refused;
-        for (report, _) in found.iter().filter(is_refused) {
-            let why = report.detail.as_deref().unwrap_or("no reason");
-            tracing::warn!(
-                provider = provider.name,
-                "a receiver refused the sender or the content of an email: {why}"
-            );
+        let feedback: Vec<_> = feedback.collect();
+        store.note_feedback(&feedback).await?;
+        for (report, _) in &matched {
+            if report.news == ReportKind::Refused {
+                let why = report.detail.as_deref().unwrap_or("no reason");
+                tracing::warn!(
+                    provider = provider.name,
+                    "a receiver refused the sender or the content of an email: {why}"
+                );
+            }
         }
-        let people = self.people(&found).await?;
-        let current = self.since_lifts(found, &people).await?;
+        let users = self.load_users(&matched).await?;
+        let current = self.exclude_lifted(matched, &users).await?;
         // A user who unsubscribed at the provider gets no more email, at any address.
         for (report, row) in &current {
             if report.news == ReportKind::Unsubscribed {
                 self.people.unsubscribe(&row.user).await?;
             }
         }
-        let bad = self.to_suppress(provider, &current, &people, now, &mut outcome).await?;
-        store.add_suppressions(&bad).await?;
-        outcome.suppressed = bad.len() as u64;
+        let suppressions = self.suppressions(provider, &current, &users, now, &mut outcome).await?;
+        store.add_suppressions(&suppressions).await?;
+        outcome.suppressed = suppressions.len() as u64;
 
         let seen = |report: &&EmailReport| (key(provider, "event", &report.id), SEEN.to_owned());
         let seen: Vec<_> = unseen.iter().map(seen).collect();
-        let until = Some(now + REMEMBERED);
+        let until = Some(now + RECEIPTS_EXPIRE_AFTER);
         store.webhook_receipts(&seen, now, until).await?;
         Ok(outcome)
     }
@@ -216,26 +217,30 @@ impl FeedbackService {
         reports: &'a [EmailReport],
         now: DateTime<Utc>,
     ) -> Result<Vec<&'a EmailReport>, Error> {
-        let keys = reports.iter().map(|one| key(provider, "event", &one.id));
-        let keys: Vec<(String, String)> = keys.map(|key| (key, SEEN.to_owned())).collect();
-        let store = &self.context.store;
-        let seen = store.webhook_receipts(&keys, now, None).await?;
-        let mut here = HashSet::new();
-        let new = reports.iter().zip(&keys).zip(seen);
-        let new = new.filter(|((_, (key, _)), seen)| seen.is_none() && here.insert(key.as_str()));
-        Ok(new.map(|((report, _), _)| report).collect())
+        let mark = |report: &EmailReport| (key(provider, "event", &report.id), SEEN.to_owned());
+        let marks: Vec<(String, String)> = reports.iter().map(mark).collect();
+        let stored = self.context.store.webhook_receipts(&marks, now, None).await?;
+        let mut seen_here = HashSet::new();
+        let mut unseen = Vec::new();
+        for ((report, (key, _)), stored) in reports.iter().zip(&marks).zip(stored) {
+            if stored.is_none() && seen_here.insert(key) {
+                unseen.push(report);
+            }
+        }
+        Ok(unseen)
     }
 
     /// Finds the delivery of each report by our tag, or without a tag by the provider's id. Drops
     /// reports without a delivery.
-    async fn with_deliveries<'a>(
+    async fn match_deliveries<'a>(
         &self,
         reports: &[&'a EmailReport],
-    ) -> Result<Vec<(&'a EmailReport, Delivery)>, Error> {
-        let tags: Vec<Tag> = distinct(reports.iter().filter_map(|one| one.tag.clone()));
-        let (store, tagged) = (&self.context.store, DeliveryFilter::Tags(&tags));
-        let by_tag = store.find_deliveries(&tagged, usize::MAX).await?.into_iter();
-        let by_tag: HashMap<Tag, Delivery> = by_tag.map(|row| (row.id.tag(), row)).collect();
+    ) -> Result<Vec<MatchedReport<'a>>, Error> {
+        let store = &self.context.store;
+        let tags: Vec<Tag> = distinct(reports.iter().filter_map(|report| report.tag.clone()));
+        let tagged = store.find_deliveries(&DeliveryFilter::Tags(&tags), usize::MAX).await?;
+        let by_tag: HashMap<Tag, Delivery> =
+            tagged.into_iter().map(|row| (row.id.tag(), row)).collect();
         let untagged = reports.iter().filter(|report| report.tag.is_none());
         let ids = untagged.flat_map(|report| report.provider_ids.clone());
         let ids: Vec<String> = distinct(ids.filter(|id| !id.is_empty()));
@@ -244,60 +249,55 @@ impl FeedbackService {
         let named = DeliveryFilter::ProviderIds(&ids);
         for row in store.find_deliveries(&named, usize::MAX).await? {
             let id = row.outcome.provider_id.clone().unwrap_or_default();
-            let entry = by_id.entry(id);
-            entry.and_modify(|shared| *shared = None).or_insert(Some(row));
+            by_id.entry(id).and_modify(|shared| *shared = None).or_insert(Some(row));
         }
         let find = |report: &EmailReport| match &report.tag {
             Some(tag) => by_tag.get(tag).cloned(),
-            None => {
-                let mut ids = report.provider_ids.iter();
-                ids.find_map(|id| by_id.get(id)?.clone())
-            }
+            None => report.provider_ids.iter().find_map(|id| by_id.get(id)?.clone()),
         };
-        let found = reports.iter().filter_map(|report| Some((*report, find(report)?)));
-        Ok(found.collect())
+        Ok(reports.iter().filter_map(|report| Some((*report, find(report)?))).collect())
     }
 
-    /// Drops the reports from before the last lift of their user's address.
-    async fn since_lifts<'a>(
+    /// Excludes the reports from before the last lift of their user's address.
+    async fn exclude_lifted<'a>(
         &self,
-        found: Vec<(&'a EmailReport, Delivery)>,
-        people: &HashMap<UserId, User>,
-    ) -> Result<Vec<(&'a EmailReport, Delivery)>, Error> {
-        let address_of =
-            |row: &Delivery| people.get(&row.user)?.email.as_ref().map(Address::folded);
-        let addresses = found.iter().filter_map(|(_, row)| address_of(row));
-        let addresses: Vec<Address> = distinct(addresses);
+        matched: Vec<MatchedReport<'a>>,
+        users: &HashMap<UserId, User>,
+    ) -> Result<Vec<MatchedReport<'a>>, Error> {
+        let address_of = |row: &Delivery| users.get(&row.user)?.email.as_ref().map(Address::folded);
+        let addresses: Vec<Address> =
+            distinct(matched.iter().filter_map(|(_, row)| address_of(row)));
         let states = self.context.store.address_states(&addresses).await?;
         let lifts = states.into_iter().map(|state| state.lifted);
         let lifts: HashMap<_, Option<DateTime<Utc>>> = addresses.into_iter().zip(lifts).collect();
-        let is_current = |(report, row): &(&EmailReport, Delivery)| {
+        let is_current = |(report, row): &MatchedReport<'_>| {
             let lifted = address_of(row).and_then(|address| lifts[&address]);
             lifted.is_none_or(|lifted| whole_millis(report.at) > lifted)
         };
-        Ok(found.into_iter().filter(is_current).collect())
+        Ok(matched.into_iter().filter(is_current).collect())
     }
 
-    async fn to_suppress(
+    /// Returns the suppressions that these reports cause. Counts reports about former addresses.
+    async fn suppressions(
         &self,
         provider: &Provider,
-        found: &[(&EmailReport, Delivery)],
-        people: &HashMap<UserId, User>,
+        matched: &[MatchedReport<'_>],
+        users: &HashMap<UserId, User>,
         now: DateTime<Utc>,
         outcome: &mut Reported,
     ) -> Result<Vec<Suppression>, Error> {
-        let worst = worst(found);
+        let worst = worst_reports(matched);
         let mut suppressions = Vec::new();
-        for (report, row) in found {
+        for (report, row) in matched {
             if !report.news.concerns_address() {
                 continue;
             }
-            let person = people.get(&row.user);
-            let Some(address) = person.and_then(|person| person.email.as_ref()) else {
+            let user = users.get(&row.user);
+            let Some(address) = user.and_then(|user| user.email.as_ref()) else {
                 continue;
             };
-            let mailed = report.recipient.as_ref().map(Address::folded);
-            if mailed.is_some_and(|mailed| mailed != address.folded()) {
+            let recipient = report.recipient.as_ref().map(Address::folded);
+            if recipient.is_some_and(|recipient| recipient != address.folded()) {
                 outcome.moved += 1;
                 continue;
             }
@@ -305,7 +305,7 @@ impl FeedbackService {
                 ReportKind::Delivered | ReportKind::Refused => continue,
                 ReportKind::Delayed if worst[&row.id] > ReportKind::Delayed => continue,
                 ReportKind::Delayed => {
-                    let count = self.soft_bounce(address, report, row, now).await?;
+                    let count = self.record_soft_bounce(address, report, row, now).await?;
                     if count < self.context.config.hooks.soft_bounces {
                         continue;
                     }
@@ -315,49 +315,48 @@ impl FeedbackService {
                 ReportKind::Bounced => Reason::HardBounce,
                 ReportKind::Complained => Reason::Complaint,
             };
-            let source = provider.name;
-            let suppression = Suppression::new(address, reason, report.at, source);
+            let suppression = Suppression::new(address, reason, report.at, provider.name);
             suppressions.push(suppression.detailed(report.detail.as_deref()));
         }
         Ok(suppressions)
     }
 
     /// Loads the users of all reports that concern an address.
-    async fn people(
+    async fn load_users(
         &self,
-        of: &[(&EmailReport, Delivery)],
+        matched: &[MatchedReport<'_>],
     ) -> Result<HashMap<UserId, User>, Error> {
-        let of = of.iter().filter(|(report, _)| report.news.concerns_address());
-        let ids = distinct(of.map(|(_, row)| row.user.clone()));
-        let found = self.context.store.users(&ids).await?.into_iter().flatten();
-        Ok(found.map(|user| (user.id.clone(), user)).collect())
+        let about_addresses = matched.iter().filter(|(report, _)| report.news.concerns_address());
+        let ids = distinct(about_addresses.map(|(_, row)| row.user.clone()));
+        let users = self.context.store.users(&ids).await?.into_iter().flatten();
+        Ok(users.map(|user| (user.id.clone(), user)).collect())
     }
 
     /// Records a soft bounce. Returns how many emails to the address have bounced softly in the
     /// last 30 days and since the user's last delivered email.
-    async fn soft_bounce(
+    async fn record_soft_bounce(
         &self,
         address: &Address,
         report: &EmailReport,
         row: &Delivery,
         now: DateTime<Utc>,
     ) -> Result<u64, Error> {
-        let theirs = DeliveryFilter::User(&row.user);
-        let latest = self.context.store.find_deliveries(&theirs, LATEST).await?;
-        let delivered = latest.iter().filter_map(|row| row.outcome.feedback);
-        let delivered = delivered.filter(|report| report.news == ReportKind::Delivered);
-        let delivered = delivered.map(|report| report.at + TimeDelta::milliseconds(1));
-        let since = delivered.fold(now - SOFT_BOUNCES_WITHIN, DateTime::max);
-        let at = whole_millis(report.at);
         let store = &self.context.store;
+        let latest = store.find_deliveries(&DeliveryFilter::User(&row.user), LATEST_EMAILS).await?;
+        let reports = latest.iter().filter_map(|row| row.outcome.feedback);
+        let delivered = reports.filter(|report| report.news == ReportKind::Delivered);
+        let since = delivered
+            .map(|report| report.at + TimeDelta::milliseconds(1))
+            .fold(now - SOFT_BOUNCES_WITHIN, DateTime::max);
+        let at = whole_millis(report.at);
         Ok(store.note_soft_bounce(address, &row.id, at, since).await?)
     }
 }
 
 /// Returns the worst report of each email, from the ledger and from this list.
-fn worst(found: &[(&EmailReport, Delivery)]) -> HashMap<DeliveryId, ReportKind> {
+fn worst_reports(matched: &[MatchedReport<'_>]) -> HashMap<DeliveryId, ReportKind> {
     let mut worst = HashMap::new();
-    for (report, row) in found {
+    for (report, row) in matched {
         let stored = row.outcome.feedback.map_or(report.news, |report| report.news);
         let entry = worst.entry(row.id.clone()).or_insert(stored);
         *entry = report.news.max(stored).max(*entry);

@@ -277,3 +277,58 @@ pub struct Forgotten {
     /// The number of filed batches.
     pub batches: u64,
 }
+
+impl Tally {
+    /// Returns the number of settled deliveries.
+    pub fn settled(&self) -> u64 {
+        self.sent + self.failed + self.canceled + self.unknown
+    }
+
+    /// Counts a reason, if it is among the first five.
+    pub(crate) fn add_reason(&mut self, reason: &str, count: u64) {
+        const MAX_REASONS: usize = 5;
+        if let Some((_, known)) = self.reasons.iter_mut().find(|(known, _)| known == reason) {
+            *known += count;
+        } else if self.reasons.len() < MAX_REASONS {
+            self.reasons.push((reason.to_owned(), count));
+        }
+    }
+
+    /// Counts a delivery that ended in this state, and its events if it was sent.
+    pub(crate) fn add_outcome(
+        &mut self,
+        state: crate::domain::DeliveryState,
+        events: u32,
+        reason: Option<&str>,
+    ) {
+        use crate::domain::DeliveryState::{Canceled, Failed, Pending, Sending, Sent, Unknown};
+        match state {
+            Sent => {
+                self.sent += 1;
+                self.events += u64::from(events);
+            }
+            Failed => self.failed += 1,
+            Canceled => self.canceled += 1,
+            Unknown => self.unknown += 1,
+            Pending | Sending => {}
+        }
+        if let (Failed | Unknown, Some(reason)) = (state, reason) {
+            self.add_reason(reason, 1);
+        }
+    }
+}
+
+impl std::ops::AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.sent += other.sent;
+        self.events += other.events;
+        self.failed += other.failed;
+        self.canceled += other.canceled;
+        self.unknown += other.unknown;
+        self.deferred += other.deferred;
+        for (reason, count) in other.reasons {
+            self.add_reason(&reason, count);
+        }
+        self.bad_stacks += other.bad_stacks;
+    }
+}

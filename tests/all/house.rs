@@ -97,7 +97,7 @@ const SERIALIZING: &[&str] = &[
     "src/engine/archive/file.rs",
     // Notes that all processes share.
     "src/engine/worker.rs",
-    "src/engine/delivery/throttle.rs",
+    "src/engine/delivery/throttle/notes.rs",
     // Claims, as an application would sign them.
     "src/engine/access/token",
 ];

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::headers::Headers;
-use super::throttle::{ProviderAccount, account_prefix, digest_prefix};
+use super::throttle::{ProviderAccount, account_prefix, hash_prefix};
 use crate::clock::{Clock as _, SystemClock};
 use crate::config::{Config, Transport};
 use crate::domain::BrandName;
@@ -106,16 +106,13 @@ impl Theme {
 impl Themes {
     /// Reads and checks the templates of the default and of each brand.
     pub fn of(config: &Config, templates: TemplateUse) -> Result<Self, render::Error> {
-        let read = |is_configured: bool| {
-            Self::build(config, |config, _| {
-                let folder = config.mail.templates.clone();
-                Theme::new(config, folder.filter(|_| is_configured))
-            })
-        };
+        let built_in = || Self::build(config, |config, _| Theme::new(config, None));
+        let configured =
+            || Self::build(config, |config, _| Theme::new(config, config.mail.templates.clone()));
         match templates {
-            TemplateUse::Required => read(true),
-            TemplateUse::Fallback => read(true).or_else(|_| read(false)),
-            TemplateUse::BuiltIn => read(false),
+            TemplateUse::Required => configured(),
+            TemplateUse::Fallback => configured().or_else(|_| built_in()),
+            TemplateUse::BuiltIn => built_in(),
         }
     }
 }
@@ -156,7 +153,7 @@ impl Identities {
                     let is_limited = !matches!(config.mail.transport, Transport::Outbox);
                     let rate = is_limited.then_some(config.mail.calls_per_second);
                     let in_flight = config.delivery.in_flight;
-                    Arc::new(ProviderAccount::new(digest_prefix(key), in_flight, rate))
+                    Arc::new(ProviderAccount::new(hash_prefix(key), in_flight, rate))
                 });
                 Identity {
                     renderer: theme.renderer,
@@ -198,8 +195,8 @@ impl Identities {
     /// for brands that are not configured.
     pub fn brand_of_call(&self, call: &str) -> Option<&BrandName> {
         let mut brands = self.brands.iter();
-        let made = brands.find(|(_, identity)| call.starts_with(&identity.account_prefix));
-        made.map(|(brand, _)| brand)
+        let brand = brands.find(|(_, identity)| call.starts_with(&identity.account_prefix));
+        brand.map(|(name, _)| name)
     }
 }
 
@@ -209,8 +206,7 @@ fn account_key(config: &Config, mailer: &dyn Mailer) -> String {
     let account = mailer.account();
     match &config.mail.transport {
         Transport::Smtp(relay) => {
-            let login = relay.login.as_ref();
-            let user = login.map_or("", |(user, _)| user.expose());
+            let user = relay.login.as_ref().map_or("", |(user, _)| user.expose());
             format!("{account} {}:{} {user}", relay.host, relay.port)
         }
         Transport::Outbox | Transport::Api(_) => account,
@@ -230,7 +226,7 @@ pub fn outbox(config: &Config) -> Outbox {
 /// Names the option that cannot be used, such as the key of the account.
 pub fn mailer(config: &Config) -> anyhow::Result<Arc<dyn Mailer>> {
     let mail = &config.mail;
-    let made = match &mail.transport {
+    let mailer = match &mail.transport {
         Transport::Outbox => return Ok(Arc::new(outbox(config))),
         Transport::Smtp(relay) => {
             Smtp::new(relay.clone()).map(|smtp| Arc::new(smtp) as Arc<dyn Mailer>)
@@ -245,7 +241,7 @@ pub fn mailer(config: &Config) -> anyhow::Result<Arc<dyn Mailer>> {
             sender: mail.sender.clone(),
         }),
     };
-    made.map_err(anyhow::Error::msg)
+    mailer.map_err(anyhow::Error::msg)
 }
 
 #[cfg(test)]
@@ -256,7 +252,7 @@ mod tests {
     fn brands_share_an_account_if_provider_and_login_are_equal() {
         let smtp = "mail.provider = \"smtp\"\nmail.from = \"a@a.example\"\nmail.smtp_host = \"a.example\"\n";
         let api = "mail.provider = \"resend\"\nmail.from = \"a@a.example\"\nmail.key = \"key-1\"\n";
-        for (default, brand, same) in [
+        for (default, brand, is_shared) in [
             (smtp, "mail.from = \"b@b.example\"", true),
             (smtp, "mail.smtp_host = \"b.example\"", false),
             (smtp, "mail.smtp_port = 2525", false),
@@ -268,11 +264,11 @@ mod tests {
 
             let keys = PerBrand::build(&config, |config, _| {
                 anyhow::Ok(account_key(config, &*mailer(config)?))
-            });
+            })
+            .unwrap();
 
-            let keys = keys.unwrap();
-            let of_brand = keys.brands.values().next().unwrap();
-            assert_eq!(&keys.default == of_brand, same, "{brand}: {of_brand}");
+            let brand_key = keys.brands.values().next().unwrap();
+            assert_eq!(&keys.default == brand_key, is_shared, "{brand}: {brand_key}");
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::domain::day_stack::EventAt;
 use crate::domain::delivery::{Cause, Deferral, Settlement};
 use crate::domain::digest_content::{assemble, showable, wanted_by};
 use crate::domain::email_content::{Caps, gather};
+use crate::domain::user::Unmailable;
 use crate::domain::{
     BatchKey, BrandName, Cadence, DaySet, Delivery, DeliveryState, EmailContent, EmailScope, Event,
     Id, Occasion, Stack, User, UserId, UserStacks,
@@ -36,8 +37,9 @@ mod renderings;
 pub(super) use batch_events::stacks_of;
 pub(crate) use preview::{Selected, SentEmail};
 
+const NO_RECORD: &str = "the person's record is gone";
 /// How soon rows of an unconfigured brand are tried again.
-const CHECK_BRAND: TimeDelta = TimeDelta::minutes(10);
+const BRAND_CHECK_INTERVAL: TimeDelta = TimeDelta::minutes(10);
 
 /// Builds emails from delivery rows.
 #[derive(Clone)]
@@ -98,6 +100,12 @@ struct CandidateEvents {
     has_markers: bool,
 }
 
+impl CandidateEvents {
+    fn new(key: BatchKey, items: Vec<BatchItem>, omitted: u64) -> Self {
+        Self { key, items, omitted, has_markers: false }
+    }
+}
+
 /// The events that the emails of some rows may include.
 struct Chosen<'a> {
     /// The events of digests, in the order of the rows.
@@ -111,9 +119,9 @@ type Allowed<'a> = (&'a User, Option<String>);
 
 /// Checks that the stacks of the row accept markers. Otherwise each later email would repeat the
 /// events. The next email excludes such a stack.
-fn takes_markers(row: &Delivery, stacks: &UserStacks) -> Result<(), String> {
-    let covered = |stack: &&Stack| row.watermarks.iter().any(|(id, _)| *id == stack.id);
-    let mut covered = stacks.stacks.iter().filter(covered);
+fn check_takes_markers(row: &Delivery, stacks: &UserStacks) -> Result<(), String> {
+    let is_covered = |stack: &&Stack| row.watermarks.iter().any(|(id, _)| *id == stack.id);
+    let mut covered = stacks.stacks.iter().filter(is_covered);
     match covered.find_map(|stack| Some((stack.id.day, stack.defect?))) {
         Some((day, defect)) => Err(format!("the stack of {day} takes no marker: {defect}")),
         None => Ok(()),
@@ -128,140 +136,142 @@ impl Compose {
     /// the bounds, so all of them are built.
     pub(super) async fn build(&self, rows: &[Delivery], at: DateTime<Utc>) -> Result<BuiltRows> {
         let mut catalog = Catalog::of_emails(&self.context);
-        let mut stacks = self.read(rows).await?;
-        let readers = eligibility::load_readers(&stacks, &catalog);
-        let (people, mut inboxes) = readers.await?;
+        let mut stacks = self.load_stacks(rows).await?;
+        let (users, mut inboxes) = eligibility::load_readers(&stacks, &catalog).await?;
         // A digest that is built again after its markers were written includes the same events.
-        for ((row, person), inbox) in rows.iter().zip(&stacks).zip(&mut inboxes) {
-            inbox.take_if(|_| person.has_digest_marker(row.marker));
+        for ((row, stacks), inbox) in rows.iter().zip(&stacks).zip(&mut inboxes) {
+            inbox.take_if(|_| stacks.has_digest_marker(row.marker));
         }
         let which = StackEvents::All;
-        eligibility::exclude(&mut stacks, &people, &inboxes, which, &mut catalog).await?;
-        let suppressed = Suppressed::among(&*self.context.store, people.iter().flatten()).await?;
-        let with_people = rows.iter().zip(&people);
-        let allowed: Vec<_> = with_people
-            .map(|(row, person)| self.allowed(row, person.as_ref(), &suppressed))
+        eligibility::exclude(&mut stacks, &users, &inboxes, which, &mut catalog).await?;
+        let suppressed = Suppressed::among(&*self.context.store, users.iter().flatten()).await?;
+        let with_users = rows.iter().zip(&users);
+        let allowed: Vec<_> = with_users
+            .map(|(row, user)| self.check_allowed(row, user.as_ref(), &suppressed))
             .collect();
         let selection = |allowed: &Result<Allowed<'_>, String>| match allowed {
             Ok((_, Some(_))) => MANDATORY,
             _ => WANTED,
         };
         let selections: Vec<Selection> = allowed.iter().map(selection).collect();
-        let chosen = self.choose(rows, &people, &stacks, &selections, &mut catalog);
-        let chosen = chosen.await?;
+        let chosen = self.choose(rows, &users, &stacks, &selections, &mut catalog).await?;
         let maker = self.identity.links.maker().await?;
         let (mut built, mut contents) = (BuiltRows::default(), Contents::default());
-        for (place, ((row, allowed), stacks)) in rows.iter().zip(allowed).zip(&stacks).enumerate() {
+        for (index, ((row, allowed), stacks)) in rows.iter().zip(allowed).zip(&stacks).enumerate() {
             let is_repeated = row.state == DeliveryState::Sending;
             if !is_repeated && contents.is_full() {
                 break;
             }
             built.rows += 1;
-            let batch = row.occasion.batch();
-            let events = batch.and_then(|batch| chosen.batches.get(&batch));
-            let has_markers = match batch {
-                None => stacks.has_digest_marker(row.marker),
-                Some(_) => events.is_some_and(|of| of.has_markers),
+            let batch = row.occasion.batch().and_then(|batch| chosen.batches.get(&batch));
+            let has_markers = match row.occasion {
+                Occasion::Digest(..) => stacks.has_digest_marker(row.marker),
+                Occasion::Batch(..) => batch.is_some_and(|batch| batch.has_markers),
             };
-            let takes = |allowed| takes_markers(row, stacks).map(|()| allowed);
-            let (user, barred) = match allowed.and_then(takes) {
-                Ok(allowed) => allowed,
-                Err(reason) => {
-                    let canceled = Settlement::of(row, DeliveryState::Canceled, 0, Some(&reason));
+            let checked = self.checked_content(row, allowed, stacks, &chosen, index, &catalog);
+            let (user, content) = match checked {
+                Ok(checked) => checked,
+                Err(canceled) => {
                     built.settlements.push(canceled);
                     continue;
                 }
             };
-            let Some(content) = self.content(row, &chosen, place, &catalog) else {
-                let why = barred.as_deref().unwrap_or("nothing is left that applies");
-                let cause = match barred {
-                    Some(_) => Cause::Barred,
-                    None => Cause::NothingLeft,
-                };
-                built.settlements.push(Settlement {
-                    cause: Some(cause),
-                    ..Settlement::of(row, DeliveryState::Canceled, 0, Some(why))
-                });
-                continue;
-            };
             // Only a repeated call keeps the brand that it had.
-            let brand = Self::brand_of(Some(user), events.map(|of| &of.key));
-            let row = row.clone();
+            let brand = Self::brand_of(Some(user), batch.map(|batch| &batch.key));
             if !is_repeated && brand != self.brand {
-                match self.of_another_brand(&row, brand.as_ref(), has_markers) {
-                    Ok(deferral) => built.deferrals.push(deferral),
-                    Err(given_up) => {
-                        built.settlements.push(given_up);
-                        // Reopened rows are excused by the ledger.
-                        built.excused += u64::from(row.attempts.reopened == 0);
-                    }
-                }
+                self.defer_to_brand(row, brand.as_ref(), has_markers, &mut built);
                 continue;
             }
             let items = u32::try_from(content.total).unwrap_or(u32::MAX);
-            match self.message(&row, user, content, maker.as_ref(), at, &mut contents) {
-                Ok(message) => built.emails.push(BuiltEmail { row, items, has_markers, message }),
+            match self.message(row, user, content, maker.as_ref(), at, &mut contents) {
+                Ok(message) => {
+                    let row = row.clone();
+                    built.emails.push(BuiltEmail { row, items, has_markers, message });
+                }
                 Err(reason) => {
                     let state = DeliveryState::not_accepted(has_markers);
-                    let ended = Settlement::of(&row, state, 0, Some(&reason));
-                    built.settlements.push(ended);
+                    built.settlements.push(Settlement::of(row, state, 0, Some(&reason)));
                 }
             }
         }
         Ok(built)
     }
 
+    /// Returns the user and the content of a row's email. The error cancels the row.
+    fn checked_content<'a>(
+        &self,
+        row: &Delivery,
+        allowed: Result<Allowed<'a>, String>,
+        stacks: &UserStacks,
+        chosen: &Chosen<'_>,
+        index: usize,
+        catalog: &Catalog,
+    ) -> Result<(&'a User, EmailContent), Settlement> {
+        let cancel = |cause, reason: &str| Settlement {
+            cause: Some(cause),
+            ..Settlement::of(row, DeliveryState::Canceled, 0, Some(reason))
+        };
+        let (user, barred) = allowed.map_err(|why| cancel(Cause::Barred, &why))?;
+        check_takes_markers(row, stacks).map_err(|why| cancel(Cause::Barred, &why))?;
+        let content = self.content(row, chosen, index, catalog).ok_or_else(|| match &barred {
+            Some(why) => cancel(Cause::Barred, why),
+            None => cancel(Cause::NothingLeft, "nothing is left that applies"),
+        });
+        Ok((user, content?))
+    }
+
     /// Defers a row that belongs to another brand than it is built for. If that brand is
     /// configured, the row can be claimed at once. Otherwise it is retried until it is, or until it
     /// expires.
-    fn of_another_brand(
+    fn defer_to_brand(
         &self,
         row: &Delivery,
         brand: Option<&BrandName>,
         has_markers: bool,
-    ) -> Result<Deferral, Settlement> {
+        built: &mut BuiltRows,
+    ) {
         let now = self.context.clock.now();
         let is_absent = |brand: &&BrandName| !self.identities.brands.contains_key(*brand);
-        let defer = |at, why: &str| Deferral::of(row, DeliveryState::Pending, at, why);
+        let mut defer = |at, why: &str| {
+            built.deferrals.push(Deferral::of(row, DeliveryState::Pending, at, why));
+        };
         let Some(absent) = brand.filter(is_absent).map(BrandName::absent) else {
-            return Ok(defer(now, "its brand has changed"));
+            return defer(now, "its brand has changed");
         };
         if now - row.created < self.context.config.delivery.give_up_after {
-            return Ok(defer(now + CHECK_BRAND, &absent));
+            return defer(now + BRAND_CHECK_INTERVAL, &absent);
         }
         let state = DeliveryState::not_accepted(has_markers);
         let why = format!("given up: {absent}");
-        Err(Settlement::of(row, state, 0, Some(&why)).given_up())
+        built.settlements.push(Settlement::of(row, state, 0, Some(&why)).given_up());
+        // The ledger excuses reopened rows.
+        built.excused += u64::from(row.attempts.reopened == 0);
     }
 
-    /// Chooses the events of these rows, which are in the order of `people`, `stacks` and
+    /// Chooses the events of these rows, which are in the order of `users`, `stacks` and
     /// `selections`, and loads their details.
     async fn choose<'a>(
         &self,
         rows: &[Delivery],
-        people: &[Option<User>],
+        users: &[Option<User>],
         stacks: &'a [UserStacks],
         selections: &[Selection],
         catalog: &mut Catalog,
     ) -> Result<Chosen<'a>> {
-        let with_people = rows.iter().zip(people).zip(stacks.iter().zip(selections));
-        let digests: Vec<Vec<EventAt<'a>>> = with_people
-            .map(|((row, person), (stacks, selection))| match person {
-                Some(user) => self.wanted(row, stacks, user, *selection),
+        let with_users = rows.iter().zip(users).zip(stacks.iter().zip(selections));
+        let digests: Vec<Vec<EventAt<'a>>> = with_users
+            .map(|((row, user), (stacks, selection))| match user {
+                Some(user) => self.select_pending(row, stacks, user, *selection),
                 None => Vec::new(),
             })
             .collect();
-        let wanted = digests.iter().flatten().map(|pending| pending.event);
-        catalog.load(wanted).await?;
-        let batches = self.batch_events(rows, people, selections, catalog).await?;
+        catalog.load(digests.iter().flatten().map(|pending| pending.event)).await?;
+        let batches = self.batch_events(rows, users, selections, catalog).await?;
         let newest = newest_first(&batches);
         let applies = |event: &Event| catalog.applies(event).is_some();
-        let shown = rows.iter().zip(&digests).map(|(row, wanted)| match row.occasion.batch() {
-            None => (&row.user, showable(wanted, self.caps(), applies)),
-            Some(batch) => {
-                let events = newest.get(&batch).into_iter().flatten();
-                (&row.user, events.collect())
-            }
+        let shown = rows.iter().zip(&digests).map(|(row, pending)| match row.occasion.batch() {
+            None => (&row.user, showable(pending, self.caps(), applies)),
+            Some(batch) => (&row.user, newest.get(&batch).into_iter().flatten().collect()),
         });
         let shown: Vec<(&UserId, Vec<&Event>)> = shown.collect();
         let reasons = self.reasons(&shown, catalog).await?;
@@ -274,25 +284,24 @@ impl Compose {
         shown: &[(&UserId, Vec<&Event>)],
         catalog: &mut Catalog,
     ) -> Result<Reasons> {
-        let events = shown.iter().flat_map(|(_, events)| events);
-        let events: Vec<&Event> = events.copied().collect();
+        let events: Vec<&Event> = shown.iter().flat_map(|(_, events)| events).copied().collect();
         catalog.load_details(events.into_iter()).await?;
         Reasons::of(shown, catalog).await
     }
 
-    /// Reads the stacks of each row's user, in the order of the rows. Rows that cover nothing get
+    /// Loads the stacks of each row's user, in the order of the rows. Rows that cover nothing get
     /// none.
-    async fn read(&self, rows: &[Delivery]) -> Result<Vec<UserStacks>> {
-        let with_stacks = || rows.iter().filter(|row| !row.watermarks.is_empty());
-        let covered = with_stacks().flat_map(|row| &row.watermarks);
-        let users: Vec<UserId> = with_stacks().map(|row| row.user.clone()).collect();
-        let mut read = Vec::new().into_iter();
-        if let Some(window) = DaySet::of(covered.map(|(stack, _)| stack.day)) {
-            let stacks = self.context.store.windows(window, &users).await?;
-            read = stacks.into_iter();
-        }
+    async fn load_stacks(&self, rows: &[Delivery]) -> Result<Vec<UserStacks>> {
+        let covering = || rows.iter().filter(|row| !row.watermarks.is_empty());
+        let covered = covering().flat_map(|row| &row.watermarks);
+        let users: Vec<UserId> = covering().map(|row| row.user.clone()).collect();
+        let loaded = match DaySet::of(covered.map(|(stack, _)| stack.day)) {
+            Some(window) => self.context.store.windows(window, &users).await?,
+            None => Vec::new(),
+        };
+        let mut loaded = loaded.into_iter();
         let stacks = rows.iter().map(|row| {
-            let own = (!row.watermarks.is_empty()).then(|| read.next()).flatten();
+            let own = if row.watermarks.is_empty() { None } else { loaded.next() };
             own.unwrap_or_else(|| UserStacks { user: row.user.clone(), stacks: Vec::new() })
         });
         Ok(stacks.collect())
@@ -303,20 +312,19 @@ impl Compose {
         self.context.config.digest.caps
     }
 
-    /// Returns the content of an email: of the row at this place. `None` if no event applies any
+    /// Returns the content of the email of the row at this index. `None` if no event applies any
     /// more.
     fn content(
         &self,
         row: &Delivery,
         chosen: &Chosen<'_>,
-        place: usize,
+        index: usize,
         catalog: &Catalog,
     ) -> Option<EmailContent> {
         let content = match row.occasion.batch() {
             None => {
                 let applies = |event: &Event| catalog.event_data(event);
-                let wanted = &chosen.digests[place];
-                assemble(wanted, &self.context.policies, self.caps(), applies)
+                assemble(&chosen.digests[index], &self.context.policies, self.caps(), applies)
             }
             Some(batch) => self.batch_content(chosen.batches.get(&batch)?, catalog),
         };
@@ -333,7 +341,7 @@ impl Compose {
     }
 
     /// Returns the events that a digest's row may include.
-    fn wanted<'a>(
+    fn select_pending<'a>(
         &self,
         row: &Delivery,
         stacks: &'a UserStacks,
@@ -351,36 +359,37 @@ impl Compose {
     /// Users who unsubscribed here or at the provider, or want no digests, get mandatory types only
     /// (P7). An email of those alone has no unsubscribe link, which would not stop the next one.
     /// Its link to the preferences page remains, which explains this.
-    fn allowed<'a>(
+    fn check_allowed<'a>(
         &self,
         row: &Delivery,
-        person: Option<&'a User>,
+        user: Option<&'a User>,
         suppressed: &Suppressed,
     ) -> Result<Allowed<'a>, String> {
-        let user = person.ok_or("the person's record is gone")?;
+        let user = user.ok_or(NO_RECORD)?;
         if user.start.is_some_and(|start| start.is_after(row.marker)) {
             return Err("the user of this id was deleted since".into());
         }
-        let barred = suppressed.mailable(user).err();
-        let mut barred = barred.map(|why| format!("the person is {}", why.as_str()));
-        if let (Err(_), Some(why)) = (suppressed.scope(user), &barred) {
-            return Err(why.clone());
-        }
+        let describe = |why: Unmailable| format!("the person is {}", why.as_str());
+        suppressed.scope(user).map_err(describe)?;
+        let mut barred = suppressed.mailable(user).err().map(describe);
         if matches!(row.occasion, Occasion::Digest(..)) {
             let (schedule, scope) = user.digests(&self.context.config.digest.schedule);
             if scope == EmailScope::MandatoryOnly {
-                barred.get_or_insert_with(|| "the person wants no digest any more".into());
+                let why =
+                    barred.get_or_insert_with(|| "the person wants no digest any more".into());
+                if schedule.cadence == Cadence::Never {
+                    return Err(why.clone());
+                }
             }
-            match (schedule.cadence, &barred) {
-                (Cadence::Never, Some(why)) => return Err(why.clone()),
-                _ if row.watermarks.is_empty() => return Err("the row covers nothing".into()),
-                _ => {}
+            if row.watermarks.is_empty() {
+                return Err("the row covers nothing".into());
             }
         }
         Ok((user, barred))
     }
 
-    /// Returns a composer for emails of this brand; `None` if the brand is not configured.
+    /// Returns a composer for emails of this brand; `None` if the brand is not configured. Without a
+    /// brand, returns a copy of this composer.
     pub fn of_brand(&self, brand: Option<&BrandName>) -> Option<Self> {
         let Some(brand) = brand.filter(|brand| self.brand.as_ref() != Some(*brand)) else {
             return Some(self.clone());
@@ -394,29 +403,29 @@ impl Compose {
 
     /// Returns the brand of an email to this user: of a batch with this key, or of a digest without
     /// one. The brand of a batch takes precedence over that of its user.
-    pub(crate) fn brand_of(user: Option<&User>, key: Option<&BatchKey>) -> Option<BrandName> {
+    fn brand_of(user: Option<&User>, key: Option<&BatchKey>) -> Option<BrandName> {
         let of_batch = key.and_then(BatchKey::brand);
-        let brand = of_batch.or_else(|| user.and_then(|user| user.brand.as_ref()));
-        brand.cloned()
+        of_batch.or_else(|| user.and_then(|user| user.brand.as_ref())).cloned()
     }
 
     /// Returns the brands of these rows' emails, in the same order.
     pub(super) async fn brands_of(&self, rows: &[Delivery]) -> Result<Vec<Option<BrandName>>> {
-        let users: Vec<UserId> = rows.iter().map(|row| row.user.clone()).collect();
-        let people = self.context.store.users(&users).await?;
-        let ids: Vec<Id> = rows.iter().filter_map(|row| row.occasion.batch()).collect();
-        let filed = self.context.store.filed(&ids).await?.into_iter().flatten();
-        let keys: HashMap<Id, BatchKey> = filed.map(|batch| (batch.id, batch.key)).collect();
-        let of = |(row, user): (&Delivery, Option<User>)| {
-            let key = row.occasion.batch().and_then(|id| keys.get(&id));
+        let user_ids: Vec<UserId> = rows.iter().map(|row| row.user.clone()).collect();
+        let users = self.context.store.users(&user_ids).await?;
+        let batch_ids: Vec<Id> = rows.iter().filter_map(|row| row.occasion.batch()).collect();
+        let batches = self.context.store.filed(&batch_ids).await?.into_iter().flatten();
+        let keys: HashMap<Id, BatchKey> = batches.map(|batch| (batch.id, batch.key)).collect();
+        let brand = |(row, user): (&Delivery, Option<User>)| {
+            let key = row.occasion.batch().and_then(|batch| keys.get(&batch));
             Self::brand_of(user.as_ref(), key)
         };
-        Ok(rows.iter().zip(people).map(of).collect())
+        Ok(rows.iter().zip(users).map(brand).collect())
     }
 }
 
 /// Returns the events of each batch, newest first.
 fn newest_first(batches: &HashMap<Id, CandidateEvents>) -> HashMap<Id, Vec<Event>> {
-    let newest = |of: &CandidateEvents| of.items.iter().rev().cloned().map(Event::from).collect();
-    batches.iter().map(|(id, of)| (*id, newest(of))).collect()
+    let newest =
+        |batch: &CandidateEvents| batch.items.iter().rev().cloned().map(Event::from).collect();
+    batches.iter().map(|(id, batch)| (*id, newest(batch))).collect()
 }

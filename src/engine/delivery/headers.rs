@@ -28,11 +28,12 @@ type Header = (String, String);
 const DIGEST: &str = "digest";
 /// The list of batches with several types that share no category.
 const MIXED: &str = "batch";
-/// The longest list name that is used unchanged.
-const NAME: usize = 60;
-/// The number of hash bytes that make a changed list name unique, and that identify a thread.
-const SHORT: usize = 4;
-const LONG: usize = 20;
+/// The longest list name that is used unchanged, in bytes.
+const MAX_NAME: usize = 60;
+/// The number of hash bytes that make a changed list name unique.
+const NAME_HASH: usize = 4;
+/// The number of hash bytes that identify a thread.
+const THREAD_HASH: usize = 20;
 
 impl Headers {
     /// Builds the headers of a brand; `None` for the default.
@@ -46,9 +47,8 @@ impl Headers {
 
     /// Returns the headers of an email with this content.
     pub fn of(&self, row: &Delivery, content: &EmailContent, policies: &Policies) -> Vec<Header> {
-        let list = self.list(&list_of(&row.occasion, content, policies));
-        let feedback = self.feedback(row, content);
-        let mut headers: Vec<Header> = [list].into_iter().chain(feedback).collect();
+        let mut headers = vec![self.list_id(&list_of(&row.occasion, content, policies))];
+        headers.extend(self.feedback_header(row, content));
         let thread = match row.occasion {
             Occasion::Digest(..) => None,
             Occasion::Batch(..) => content.thread(),
@@ -56,8 +56,8 @@ impl Headers {
         if let Some(thread) = thread {
             // No email has this id. It only groups the emails of the thread.
             let thread = match &self.brand {
-                Some(brand) => digits(&format!("{brand}\0{thread}"), LONG),
-                None => digits(thread, LONG),
+                Some(brand) => hash_digits(&format!("{brand}\0{thread}"), THREAD_HASH),
+                None => hash_digits(thread, THREAD_HASH),
             };
             let root = format!("<thread-{thread}@{}>", self.list_domain);
             headers.push(("In-Reply-To".into(), root.clone()));
@@ -68,12 +68,11 @@ impl Headers {
 
     /// Returns the headers of a test email: the list of digests, or of batches.
     pub fn of_test(&self, is_digest: bool) -> Vec<Header> {
-        let name = if is_digest { DIGEST } else { MIXED };
-        vec![self.list(name)]
+        vec![self.list_id(if is_digest { DIGEST } else { MIXED })]
     }
 
     /// Returns the `List-Id` header (RFC 2919).
-    fn list(&self, name: &str) -> Header {
+    fn list_id(&self, name: &str) -> Header {
         let domain = &self.list_domain;
         let id = match &self.brand {
             Some(brand) => format!("<{name}.{brand}.{domain}>"),
@@ -84,20 +83,19 @@ impl Headers {
 
     /// Returns the `Feedback-ID` header, under which Gmail counts spam reports: period or day,
     /// cadence or event type, `digest` or `batch`, and the sender.
-    fn feedback(&self, row: &Delivery, content: &EmailContent) -> Option<Header> {
+    fn feedback_header(&self, row: &Delivery, content: &EmailContent) -> Option<Header> {
         let sender = self.feedback_id.as_ref()?;
-        let of = match &row.occasion {
+        let stream = match &row.occasion {
             Occasion::Digest(cadence, period) => format!("{period}:{cadence}:digest"),
             Occasion::Batch(..) => {
-                let kind = content.only().map(EventType::as_str);
                 // A colon separates the fields, and header values are ASCII.
-                let plain =
-                    kind.filter(|kind| kind.bytes().all(|byte| byte.is_ascii_alphanumeric()));
+                let is_plain = |kind: &&str| kind.bytes().all(|byte| byte.is_ascii_alphanumeric());
+                let kind = content.only().map(EventType::as_str).filter(is_plain);
                 let day = row.created.date_naive();
-                format!("{day}:{}:batch", plain.unwrap_or("mixed"))
+                format!("{day}:{}:batch", kind.unwrap_or("mixed"))
             }
         };
-        Some(("Feedback-ID".into(), format!("{of}:{sender}")))
+        Some(("Feedback-ID".into(), format!("{stream}:{sender}")))
     }
 }
 
@@ -107,36 +105,31 @@ fn list_of(occasion: &Occasion, content: &EmailContent, policies: &Policies) -> 
     if let Occasion::Digest(..) = occasion {
         return DIGEST.to_owned();
     }
-    let kinds = content.sections.iter().map(|section| &section.kind);
-    let kinds: Vec<&EventType> = kinds.collect();
+    let kinds: Vec<&EventType> = content.sections.iter().map(|section| &section.kind).collect();
     match policies.by_category(&kinds).as_slice() {
-        [(Some(category), _)] => name(Category::as_str(category)),
-        _ => content.only().map_or_else(|| MIXED.to_owned(), |kind| name(kind.as_str())),
+        [(Some(category), _)] => list_name(Category::as_str(category)),
+        _ => content.only().map_or_else(|| MIXED.to_owned(), |kind| list_name(kind.as_str())),
     }
 }
 
 /// Returns the text as a list name. Invalid, reserved and long names are shortened to their valid
 /// characters, and a hash makes them unique.
-fn name(text: &str) -> String {
-    let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    let is_ours = [DIGEST, MIXED].iter().any(|own| own.eq_ignore_ascii_case(text));
-    let words = text.split('.');
-    let is_name = words.clone().all(|word| !word.is_empty() && word.chars().all(fits));
-    if is_name && !is_ours && text.len() <= NAME {
+fn list_name(text: &str) -> String {
+    let is_valid = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    let is_reserved = [DIGEST, MIXED].iter().any(|name| name.eq_ignore_ascii_case(text));
+    let is_name = text.split('.').all(|word| !word.is_empty() && word.chars().all(is_valid));
+    if is_name && !is_reserved && text.len() <= MAX_NAME {
         return text.to_owned();
     }
-    let words = text.split(|c| !fits(c)).filter(|word| !word.is_empty());
-    let mut readable: String = words.collect::<Vec<_>>().join("-");
-    readable.truncate(NAME - 2 * SHORT - 1);
-    let digits = digits(text, SHORT);
-    match readable.is_empty() {
-        true => digits,
-        false => format!("{readable}-{digits}"),
-    }
+    let words = text.split(|c| !is_valid(c)).filter(|word| !word.is_empty());
+    let mut readable = words.collect::<Vec<_>>().join("-");
+    readable.truncate(MAX_NAME - 2 * NAME_HASH - 1);
+    let digits = hash_digits(text, NAME_HASH);
+    if readable.is_empty() { digits } else { format!("{readable}-{digits}") }
 }
 
 /// Returns the first bytes of the text's SHA-256 in hexadecimal.
-fn digits(text: &str, bytes: usize) -> String {
+fn hash_digits(text: &str, bytes: usize) -> String {
     hex::encode(&Sha256::digest(text.as_bytes())[..bytes])
 }
 
@@ -147,9 +140,9 @@ mod tests {
     #[test]
     fn a_type_that_is_a_valid_list_name_is_used_unchanged() {
         for plain in ["Comment", "comment.created", "new_works-2026"] {
-            assert_eq!(name(plain), plain);
+            assert_eq!(list_name(plain), plain);
         }
-        for (other, begins) in [
+        for (other, prefix) in [
             ("News & people", "News-people-"),
             ("Über uns", "ber-uns-"),
             ("digest", "digest-"),
@@ -159,13 +152,13 @@ mod tests {
             (&"x".repeat(70), "xxxxxxxx"),
             ("a>\r\nBcc: eve@example.org", "a-Bcc-eve-example-org-"),
         ] {
-            let named = name(other);
+            let name = list_name(other);
 
-            let digits = named.rsplit('-').next().unwrap();
-            assert!(named.starts_with(begins) && named.len() <= NAME, "{named}");
-            assert!(digits.bytes().all(|b| b.is_ascii_hexdigit()), "{named}");
-            assert!(named.bytes().all(|b| b.is_ascii_graphic() && b != b'>'), "{named}");
+            let digits = name.rsplit('-').next().unwrap();
+            assert!(name.starts_with(prefix) && name.len() <= MAX_NAME, "{name}");
+            assert!(digits.bytes().all(|b| b.is_ascii_hexdigit()), "{name}");
+            assert!(name.bytes().all(|b| b.is_ascii_graphic() && b != b'>'), "{name}");
         }
-        assert_ne!(name("Über uns"), name("Äber uns"));
+        assert_ne!(list_name("Über uns"), list_name("Äber uns"));
     }
 }

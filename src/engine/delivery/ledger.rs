@@ -28,10 +28,10 @@ use crate::wire::run_report::Tally;
 
 /// The longest time to write markers before outcomes are recorded. If the process dies first, the
 /// outcomes are unknown.
-const PROMPTLY: Duration = Duration::from_secs(5);
+const MARKING_TIMEOUT: Duration = Duration::from_secs(5);
 /// The markers of a batch with more fan-outs list only those that are stored, so that a stack
 /// document stays small.
-const MANY: usize = 500;
+const LARGE_BATCH: usize = 500;
 
 /// Writes the state of rows that this process has leased.
 #[derive(Clone)]
@@ -39,6 +39,13 @@ pub struct Ledger {
     pub(crate) context: Arc<Context>,
     /// The deliveries that the run has processed, and their outcomes.
     pub tally: RunTally,
+}
+
+/// A batch whose email has ended in this state.
+struct SettledBatch<'a> {
+    id: Id,
+    row: &'a Delivery,
+    state: DeliveryState,
 }
 
 impl Ledger {
@@ -75,18 +82,22 @@ impl Ledger {
 
     /// Runs `work` and renews the leases of these rows meanwhile. A renewal that runs when the work
     /// ends is finished first.
-    pub(super) async fn holding<T>(&self, ids: &[DeliveryId], work: impl Future<Output = T>) -> T {
+    pub(super) async fn renew_while<T>(
+        &self,
+        ids: &[DeliveryId],
+        work: impl Future<Output = T>,
+    ) -> T {
         let (end, mut ended) = oneshot::channel::<()>();
         let work = async {
-            let done = work.await;
+            let result = work.await;
             drop(end);
-            done
+            result
         };
         let renewals = async {
             while timeout(self.third_of_lease(), &mut ended).await.is_err() {
-                let holds = ids.iter().cloned().map(Transition::Hold).collect();
+                let renewals = ids.iter().cloned().map(Transition::Hold).collect();
                 // The provider's answer matters even if the leases cannot be renewed now.
-                drop(self.advance(holds, self.context.clock.now()).await);
+                drop(self.advance(renewals, self.context.clock.now()).await);
             }
         };
         join!(work, renewals).0
@@ -102,69 +113,66 @@ impl Ledger {
         rows: impl IntoIterator<Item = &'a Delivery>,
         mut decisions: Decisions,
     ) -> Result<Decisions> {
-        let rows = rows.into_iter().map(|row| (&row.id, row));
-        let of: HashMap<&DeliveryId, &Delivery> = rows.collect();
+        let rows: HashMap<_, _> = rows.into_iter().map(|row| (&row.id, row)).collect();
         if !decisions.deferrals.is_empty() {
-            let deferrals = decisions.deferrals.iter().cloned();
-            let deferrals = deferrals.map(Transition::Defer).collect();
+            let deferrals = decisions.deferrals.iter().cloned().map(Transition::Defer).collect();
             self.advance(deferrals, self.context.clock.now()).await?;
-            self.tally.conclude(&[], &decisions.deferrals);
+            self.tally.record_deferrals(&decisions.deferrals);
         }
         let settlements = std::mem::take(&mut decisions.settlements).into_iter();
-        let (rows, settlements): (Vec<&Delivery>, Vec<Settlement>) =
-            settlements.filter_map(|end| Some((*of.get(&end.id)?, end))).unzip();
-        if settlements.is_empty() {
+        let mut ends: Vec<(&Delivery, Settlement)> =
+            settlements.filter_map(|end| Some((*rows.get(&end.id)?, end))).collect();
+        if ends.is_empty() {
             return Ok(decisions);
         }
         crash::point("before-settle");
         // Outcomes are recorded even if the markers cannot be written.
-        let promptly = self.third_of_lease().min(PROMPTLY);
-        let marking = self.mark_accepted(rows.iter().copied().zip(&settlements));
-        let (marked, unmarked) = match timeout(promptly, marking).await {
+        let time_limit = self.third_of_lease().min(MARKING_TIMEOUT);
+        let (marked, marking_error) = match timeout(time_limit, self.mark_accepted(&ends)).await {
             Ok(Ok(marked)) => (marked, None),
             Ok(Err(error)) => (HashSet::new(), Some(error)),
             // Timed out: the markers are written after the outcomes are recorded.
             Err(_) => (HashSet::new(), None),
         };
-        let end = |end: &Settlement| match marked.contains(&end.id) {
-            true => Transition::Conclude(end.clone()),
-            false => Transition::Settle(end.clone()),
+        let transition = |(row, end): &(&Delivery, Settlement)| {
+            if marked.contains(&row.id) {
+                Transition::Conclude(end.clone())
+            } else {
+                Transition::Settle(end.clone())
+            }
         };
-        let ends = settlements.iter().map(end).collect();
-        let done = self.advance(ends, self.context.clock.now()).await?;
+        let transitions = ends.iter().map(transition).collect();
+        let mut applied = self.advance(transitions, self.context.clock.now()).await?.into_iter();
         crash::point("after-settle");
-        let ends = rows.into_iter().zip(settlements).zip(done);
-        let ends = ends.filter_map(|(end, done)| done.then_some(end));
-        let (rows, settled): (Vec<&Delivery>, Vec<Settlement>) = ends.unzip();
-        let has_failed_again = |(row, end): &(&&Delivery, &Settlement)| {
+        ends.retain(|_| applied.next().unwrap_or(false));
+        let has_failed_again = |(row, end): &&(&Delivery, Settlement)| {
             end.state == DeliveryState::Failed && row.attempts.reopened > 0
         };
-        let again = rows.iter().zip(&settled).filter(has_failed_again);
-        decisions.excused += again.count() as u64;
-        self.tally.conclude(&settled, &[]);
-        if let Some(error) = unmarked {
+        decisions.excused += ends.iter().filter(has_failed_again).count() as u64;
+        self.tally.record_settlements(ends.iter().map(|(_, end)| end));
+        if let Some(error) = marking_error {
             return Err(error);
         }
-        let open = rows.into_iter().zip(settled.iter().map(|end| end.state));
-        self.close(open.filter(|(row, _)| !marked.contains(&row.id))).await?;
-        decisions.settlements = settled;
+        let mut unclosed: Vec<_> = ends.iter().map(|(row, end)| (*row, end.state)).collect();
+        unclosed.retain(|(row, _)| !marked.contains(&row.id));
+        self.close(&unclosed).await?;
+        decisions.settlements = ends.into_iter().map(|(_, end)| end).collect();
         Ok(decisions)
     }
 
     /// Writes the markers of accepted digests. Returns the rows that can be closed when they are
     /// settled. Markers that a stack cannot take are retried when the row is closed.
-    async fn mark_accepted<'a>(
-        &self,
-        ends: impl Iterator<Item = (&'a Delivery, &'a Settlement)>,
-    ) -> Result<HashSet<DeliveryId>> {
-        let accepted = ends.filter(|(row, end)| {
-            end.state == DeliveryState::Sent && matches!(row.occasion, Occasion::Digest(..))
-        });
-        let rows: Vec<&Delivery> = accepted.map(|(row, _)| row).collect();
+    async fn mark_accepted(&self, ends: &[(&Delivery, Settlement)]) -> Result<HashSet<DeliveryId>> {
+        let mut rows = Vec::new();
+        for (row, end) in ends {
+            if end.state == DeliveryState::Sent && row.occasion.digest().is_some() {
+                rows.push(*row);
+            }
+        }
         let bad = self.mark(&rows).await?;
-        let bad: HashSet<&UserId> = bad.iter().map(|bad| &bad.user).collect();
-        let marked = rows.into_iter().filter(|row| !bad.contains(&row.user));
-        Ok(marked.map(|row| row.id.clone()).collect())
+        let unmarked_users: HashSet<&UserId> = bad.iter().map(|bad| &bad.user).collect();
+        rows.retain(|row| !unmarked_users.contains(&row.user));
+        Ok(rows.into_iter().map(|row| row.id.clone()).collect())
     }
 
     /// Writes the markers of these digests, which cover the entries that were read. Returns the
@@ -191,15 +199,11 @@ impl Ledger {
     /// The order is markers, batches, rows (P2, P4). Each step can be repeated, so another worker
     /// finishes after a crash. If a document cannot take a marker, its row stays open: its events
     /// are not emailed again, and the marker is retried while the document exists.
-    pub(super) async fn close<'a>(
-        &self,
-        settled: impl Iterator<Item = (&'a Delivery, DeliveryState)>,
-    ) -> Result<()> {
-        let (mut digests, mut batches, mut rows) = (Vec::new(), Vec::new(), Vec::new());
-        for (row, state) in settled {
-            rows.push(row);
+    pub(super) async fn close(&self, settled: &[(&Delivery, DeliveryState)]) -> Result<()> {
+        let (mut digests, mut batches) = (Vec::new(), Vec::new());
+        for &(row, state) in settled {
             match row.occasion {
-                Occasion::Batch(batch, _) => batches.push((batch, row, state)),
+                Occasion::Batch(id, _) => batches.push(SettledBatch { id, row, state }),
                 Occasion::Digest(..) if state.flushes() => digests.push(row),
                 Occasion::Digest(..) => {}
             }
@@ -209,10 +213,10 @@ impl Ledger {
             bad.extend(self.close_batches(&batches).await?);
         }
         // A document without an event list has no events to repeat, so its row may be closed.
-        let unmarked: HashSet<&UserId> =
-            bad.iter().filter(|bad| bad.reason != Defect::NoList).map(|bad| &bad.user).collect();
-        rows.retain(|row| !unmarked.contains(&row.user));
-        let ids: Vec<DeliveryId> = rows.iter().map(|row| row.id.clone()).collect();
+        let unmarked = bad.iter().filter(|bad| bad.reason != Defect::NoList);
+        let unmarked_users: HashSet<&UserId> = unmarked.map(|bad| &bad.user).collect();
+        let closable = settled.iter().filter(|(row, _)| !unmarked_users.contains(&row.user));
+        let ids: Vec<DeliveryId> = closable.map(|(row, _)| row.id.clone()).collect();
         if !ids.is_empty() {
             self.context.store.close(&ids).await?;
             crash::point("after-close");
@@ -222,24 +226,20 @@ impl Ledger {
     }
 
     /// Writes the markers of batches, which list the events that joined, and settles the batches.
-    async fn close_batches(
-        &self,
-        settled: &[(Id, &Delivery, DeliveryState)],
-    ) -> Result<Vec<BadStack>> {
+    async fn close_batches(&self, settled: &[SettledBatch<'_>]) -> Result<Vec<BadStack>> {
         let store = &self.context.store;
-        let flushed = settled.iter().filter(|(.., state)| state.flushes());
-        let (ids, rows): (Vec<Id>, Vec<&Delivery>) =
-            flushed.map(|(batch, row, _)| (*batch, *row)).unzip();
+        let flushed: Vec<_> = settled.iter().filter(|batch| batch.state.flushes()).collect();
+        let ids: Vec<Id> = flushed.iter().map(|batch| batch.id).collect();
         let batches = store.filed(&ids).await?;
         let large = batches.iter().flatten().filter(|batch| is_large(batch));
         let large: Vec<Batch> = large.cloned().collect();
         let stacks = stacks_of(&**store, &large).await?;
         let mut markers = Vec::new();
-        for (row, batch) in rows.iter().zip(batches) {
+        for (SettledBatch { row, .. }, batch) in flushed.iter().zip(batches) {
             let Some(batch) = batch else { continue };
             let stacks = stacks.get(&batch.user).filter(|_| is_large(&batch));
             let mut days: BTreeMap<Day, Vec<Id>> = BTreeMap::new();
-            for fanout in listed(&batch, stacks) {
+            for fanout in listed_fanouts(&batch, stacks) {
                 days.entry(Day::of(fanout.time())).or_default().push(fanout);
             }
             let id = row.marker;
@@ -248,9 +248,9 @@ impl Ledger {
             }));
         }
         let bad = self.write_markers(markers).await?;
-        let end = |(batch, _, state): &(Id, &Delivery, DeliveryState)| match state {
-            DeliveryState::Canceled => (*batch, BatchState::Canceled),
-            _ => (*batch, BatchState::Closed),
+        let end = |batch: &SettledBatch<'_>| match batch.state {
+            DeliveryState::Canceled => (batch.id, BatchState::Canceled),
+            _ => (batch.id, BatchState::Closed),
         };
         let ends: Vec<(Id, BatchState)> = settled.iter().map(end).collect();
         store.settle_batches(&ends, self.context.clock.now()).await?;
@@ -260,120 +260,70 @@ impl Ledger {
 
 /// Returns whether it pays to read the stacks so that the marker can be shorter.
 fn is_large(batch: &Batch) -> bool {
-    batch.joined.len() > MANY
+    batch.joined.len() > LARGE_BATCH
 }
 
 /// Returns the fan-outs that the markers list: all of the batch's own or, if `stacks` is given,
 /// those that are stored there. Entries beyond the cap of a day are not stored.
-fn listed(batch: &Batch, stacks: Option<&UserStacks>) -> Vec<Id> {
+fn listed_fanouts(batch: &Batch, stacks: Option<&UserStacks>) -> Vec<Id> {
     let Some(stacks) = stacks else {
         return batch.own_fanouts().collect();
     };
     let events = stacks.stacks.iter().flat_map(|stack| stack.events());
     let stored: HashSet<Id> = events.filter_map(|(_, event)| event.i).collect();
-    let own = batch.own_fanouts();
-    own.filter(|fanout| stored.contains(fanout)).collect()
-}
-
-impl Tally {
-    /// Returns the number of settled deliveries.
-    pub fn settled(&self) -> u64 {
-        self.sent + self.failed + self.canceled + self.unknown
-    }
-
-    fn note(&mut self, reason: &str, times: u64) {
-        /// The most reasons that a tally lists.
-        const KINDS: usize = 5;
-        if let Some((_, count)) = self.reasons.iter_mut().find(|(known, _)| known == reason) {
-            *count += times;
-        } else if self.reasons.len() < KINDS {
-            self.reasons.push((reason.to_owned(), times));
-        }
-    }
-
-    fn settle(&mut self, state: DeliveryState, items: u32, reason: Option<&str>) {
-        match state {
-            DeliveryState::Sent => {
-                self.sent += 1;
-                self.events += u64::from(items);
-            }
-            DeliveryState::Failed => self.failed += 1,
-            DeliveryState::Canceled => self.canceled += 1,
-            DeliveryState::Unknown => self.unknown += 1,
-            DeliveryState::Pending | DeliveryState::Sending => {}
-        }
-        if matches!(state, DeliveryState::Failed | DeliveryState::Unknown)
-            && let Some(reason) = reason
-        {
-            self.note(reason, 1);
-        }
-    }
-}
-
-impl std::ops::AddAssign for Tally {
-    fn add_assign(&mut self, other: Self) {
-        self.sent += other.sent;
-        self.events += other.events;
-        self.failed += other.failed;
-        self.canceled += other.canceled;
-        self.unknown += other.unknown;
-        self.deferred += other.deferred;
-        for (reason, count) in other.reasons {
-            self.note(&reason, count);
-        }
-        self.bad_stacks += other.bad_stacks;
-    }
+    batch.own_fanouts().filter(|fanout| stored.contains(fanout)).collect()
 }
 
 /// The deliveries that a run has processed, and their outcomes. Each counts once. Clones share one
 /// tally.
 #[derive(Debug, Clone, Default)]
-pub struct RunTally(Arc<Mutex<MarkerEntries>>);
+pub struct RunTally(Arc<Mutex<RunDeliveries>>);
 
 #[derive(Debug, Default)]
-struct MarkerEntries {
+struct RunDeliveries {
     tally: Tally,
     /// The unsettled deliveries, and why they wait.
     waiting: HashMap<DeliveryId, Option<String>>,
-    begun: u64,
+    /// The number of deliveries that the run has started to process.
+    started: u64,
 }
 
-impl MarkerEntries {
+impl RunDeliveries {
     fn settle(&mut self, id: &DeliveryId, state: DeliveryState, items: u32, reason: Option<&str>) {
         if self.waiting.remove(id).is_some() {
-            self.tally.settle(state, items, reason);
+            self.tally.add_outcome(state, items, reason);
         }
     }
 }
 
 impl RunTally {
-    fn entries(&self) -> MutexGuard<'_, MarkerEntries> {
+    fn lock(&self) -> MutexGuard<'_, RunDeliveries> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the counts so far, with unsettled deliveries as deferred.
     pub fn snapshot(&self) -> Tally {
-        let entries = self.entries();
-        let mut tally = Tally { deferred: entries.waiting.len() as u64, ..entries.tally.clone() };
-        for reason in entries.waiting.values().flatten() {
-            tally.note(reason, 1);
+        let run = self.lock();
+        let mut tally = Tally { deferred: run.waiting.len() as u64, ..run.tally.clone() };
+        for reason in run.waiting.values().flatten() {
+            tally.add_reason(reason, 1);
         }
         tally
     }
 
     /// Returns the number of deliveries that the run has started to process.
     pub fn begun(&self) -> u64 {
-        self.entries().begun
+        self.lock().started
     }
 
     /// Returns the number of settled deliveries.
     pub fn settled(&self) -> u64 {
-        self.entries().tally.settled()
+        self.lock().tally.settled()
     }
 
     /// Returns the unsettled deliveries.
     pub(super) fn waiting(&self) -> Vec<DeliveryId> {
-        self.entries().waiting.keys().cloned().collect()
+        self.lock().waiting.keys().cloned().collect()
     }
 
     /// Records that the run processes these rows, perhaps again.
@@ -381,35 +331,37 @@ impl RunTally {
     /// A row that another process has settled counts only if the run was waiting for it. Returns
     /// the number of unsettled rows that are new to the run.
     pub fn record_started(&self, rows: &[Delivery]) -> u64 {
-        let mut entries = self.entries();
-        let before = entries.begun;
+        let mut run = self.lock();
+        let started_before = run.started;
         for row in rows {
             let DeliveryOutcome { items, reason, .. } = &row.outcome;
             if row.state.settled() {
-                entries.settle(&row.id, row.state, *items, reason.as_deref());
-                continue;
-            }
-            let waiting = entries.waiting.insert(row.id.clone(), reason.clone());
-            if waiting.is_none() {
-                entries.begun += 1;
+                run.settle(&row.id, row.state, *items, reason.as_deref());
+            } else if run.waiting.insert(row.id.clone(), reason.clone()).is_none() {
+                run.started += 1;
             }
         }
-        entries.begun - before
+        run.started - started_before
     }
 
     /// Counts documents that were skipped or could not take a marker.
     pub fn note_bad_stacks(&self, bad: impl IntoIterator<Item = BadStack>) {
-        self.entries().tally.bad_stacks.note(bad);
+        self.lock().tally.bad_stacks.note(bad);
     }
 
-    /// Records the outcomes that this run has written.
-    fn conclude(&self, settled: &[Settlement], deferred: &[Deferral]) {
-        let mut entries = self.entries();
-        for end in settled {
-            entries.settle(&end.id, end.state, end.items, end.reason.as_deref());
+    /// Counts the outcomes that this run has written.
+    fn record_settlements<'a>(&self, ends: impl Iterator<Item = &'a Settlement>) {
+        let mut run = self.lock();
+        for end in ends {
+            run.settle(&end.id, end.state, end.items, end.reason.as_deref());
         }
-        for deferral in deferred {
-            if let Some(reason) = entries.waiting.get_mut(&deferral.id) {
+    }
+
+    /// Records why deliveries of this run wait.
+    fn record_deferrals(&self, deferrals: &[Deferral]) {
+        let mut run = self.lock();
+        for deferral in deferrals {
+            if let Some(reason) = run.waiting.get_mut(&deferral.id) {
                 reason.clone_from(&deferral.reason);
             }
         }

@@ -34,16 +34,16 @@ pub struct Only {
 }
 
 impl Only {
-    fn holds(&self, row: &Delivery) -> bool {
-        let reported = row.outcome.feedback.map(|feedback| feedback.news);
+    fn selects(&self, row: &Delivery) -> bool {
+        let report = row.outcome.feedback.map(|feedback| feedback.news);
         self.state.is_none_or(|state| state == row.state)
             && self.span.contains(row.created)
-            && self.feedback.is_none_or(|kind| reported == Some(kind))
+            && self.feedback.is_none_or(|kind| report == Some(kind))
     }
 }
 
 /// The most deliveries that are changed in one call.
-const AT_ONCE: usize = 1_000;
+const CHANGES_PER_CALL: usize = 1_000;
 
 /// The result of settling deliveries.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -56,29 +56,28 @@ pub struct Settled {
 }
 
 /// The most deliveries of a user that are read.
-const A_PERSONS: usize = 10_000;
+const MAX_OF_USER: usize = 10_000;
 /// The most unknown deliveries that are read.
-const ALL: usize = 10_000_000;
+const MAX_UNKNOWN: usize = 10_000_000;
 /// The most waiting deliveries in each state that are read. If there are more, the reasons cover
 /// the newest.
-const MOST_WAITING: usize = 10_000;
+const MAX_WAITING: usize = 10_000;
 
 impl DeliveryService {
     /// Returns the newest deliveries, at most `limit`.
     pub async fn list(&self, only: &Only, limit: usize) -> Result<Vec<Delivery>> {
+        let store = &self.context.store;
         if let Some(user) = &only.user {
-            let theirs = DeliveryFilter::User(user);
-            let store = &self.context.store;
-            let mut rows = store.find_deliveries(&theirs, A_PERSONS).await?;
-            rows.retain(|row| only.holds(row));
+            let mut rows = store.find_deliveries(&DeliveryFilter::User(user), MAX_OF_USER).await?;
+            rows.retain(|row| only.selects(row));
             rows.truncate(limit);
             return Ok(rows);
         }
         let mut rows = Vec::new();
         for state in DeliveryState::ALL {
             if only.state.is_none_or(|only| only == state) {
-                let of = DeliveryFilter::State(state, only.span, only.feedback);
-                rows.extend(self.context.store.find_deliveries(&of, limit).await?);
+                let filter = DeliveryFilter::State(state, only.span, only.feedback);
+                rows.extend(store.find_deliveries(&filter, limit).await?);
             }
         }
         rows.sort_by(|a, b| (b.created, &b.id).cmp(&(a.created, &a.id)));
@@ -88,18 +87,19 @@ impl DeliveryService {
 
     /// Returns the delivery with this id, if it exists.
     pub async fn get(&self, id: &DeliveryId) -> Result<Option<Delivery>> {
-        let store = &self.context.store;
-        let found = store.deliveries(std::slice::from_ref(id)).await?;
-        Ok(found.into_iter().flatten().next())
+        let rows = self.context.store.deliveries(std::slice::from_ref(id)).await?;
+        Ok(rows.into_iter().flatten().next())
     }
 
     /// Returns the unknown deliveries of this call that were sent within `span`, newest first.
     /// `None` selects all calls.
     pub async fn unknown(&self, call: Option<&str>, span: &Span) -> Result<Vec<Delivery>> {
         let unknown = DeliveryFilter::State(DeliveryState::Unknown, Span::default(), None);
-        let mut rows = self.context.store.find_deliveries(&unknown, ALL).await?;
-        let is_of = |row: &Delivery| call.is_none() || row.attempts.call.as_deref() == call;
-        rows.retain(|row| is_of(row) && span.contains(row.built_at()));
+        let mut rows = self.context.store.find_deliveries(&unknown, MAX_UNKNOWN).await?;
+        rows.retain(|row| {
+            let is_in_call = call.is_none() || row.attempts.call.as_deref() == call;
+            is_in_call && span.contains(row.built_at())
+        });
         Ok(rows)
     }
 
@@ -110,23 +110,23 @@ impl DeliveryService {
         rows: &[Delivery],
         decision: OperatorDecision,
     ) -> Result<Settled> {
-        let (now, mut settled) = (self.context.clock.now(), Settled::default());
+        let (now, mut counts) = (self.context.clock.now(), Settled::default());
         let reason = match decision {
             OperatorDecision::Sent => "settled by hand: it was emailed",
             OperatorDecision::NotSent => "settled by hand: it was not emailed",
         };
         let judge = |row: &Delivery| Correction::Judge(row.id.clone(), decision, reason.to_owned());
-        for rows in rows.chunks(AT_ONCE) {
-            let judged: Vec<Correction> = rows.iter().map(judge).collect();
-            for judged in self.context.store.correct(now, &judged).await? {
-                match judged {
-                    Corrected::Done => settled.settled += 1,
-                    Corrected::Busy => settled.busy += 1,
+        for rows in rows.chunks(CHANGES_PER_CALL) {
+            let corrections: Vec<Correction> = rows.iter().map(judge).collect();
+            for corrected in self.context.store.correct(now, &corrections).await? {
+                match corrected {
+                    Corrected::Done => counts.settled += 1,
+                    Corrected::Busy => counts.busy += 1,
                     Corrected::OtherState => {}
                 }
             }
         }
-        Ok(settled)
+        Ok(counts)
     }
 
     /// Settles an unknown delivery. If it was not sent, its events are emailed after all.
@@ -137,13 +137,13 @@ impl DeliveryService {
     /// another open delivery.
     pub async fn settle(&self, id: &DeliveryId, decision: OperatorDecision) -> Result<()> {
         let row = self.get(id).await?;
-        let settled = self.settle_all(row.as_slice(), decision).await?;
-        if settled.settled > 0 {
+        let counts = self.settle_all(row.as_slice(), decision).await?;
+        if counts.settled > 0 {
             return Ok(());
         }
         // Another process may have settled it in the meantime.
         let why = match self.get(id).await? {
-            Some(_) if settled.busy > 0 => format!(
+            Some(_) if counts.busy > 0 => format!(
                 "another delivery of the person of {id} is open; settle this one when that one has ended"
             ),
             Some(row) if row.state == DeliveryState::Unknown => {
@@ -159,11 +159,11 @@ impl DeliveryService {
     pub async fn retry(&self, ids: &[DeliveryId]) -> Result<Retried> {
         let reopening = |id: &DeliveryId| Correction::Reopen(Reopening::of(id.clone()));
         let reopenings: Vec<Correction> = ids.iter().map(reopening).collect();
-        let store = &self.context.store;
-        let answers = store.correct(self.context.clock.now(), &reopenings).await?;
+        let now = self.context.clock.now();
+        let corrected = self.context.store.correct(now, &reopenings).await?;
         let mut retried = Retried::default();
-        for (id, answer) in ids.iter().zip(answers) {
-            match answer {
+        for (id, corrected) in ids.iter().zip(corrected) {
+            match corrected {
                 Corrected::Done => retried.again += 1,
                 Corrected::Busy => retried.busy.push(id.clone()),
                 Corrected::OtherState => retried.not_failed.push(id.clone()),
@@ -174,20 +174,19 @@ impl DeliveryService {
 
     /// Reopens all failed deliveries, of one user if given.
     pub async fn retry_all(&self, user: Option<&UserId>) -> Result<Retried> {
-        let mut all = Retried::default();
+        let only =
+            Only { state: Some(DeliveryState::Failed), user: user.cloned(), ..Only::default() };
+        let mut total = Retried::default();
         loop {
-            let only =
-                Only { state: Some(DeliveryState::Failed), user: user.cloned(), ..Only::default() };
-            let rows = self.list(&only, AT_ONCE + all.busy.len()).await?;
+            let rows = self.list(&only, CHANGES_PER_CALL + total.busy.len()).await?;
             let ids = rows.into_iter().map(|row| row.id);
-            let ids: Vec<DeliveryId> = ids.filter(|id| !all.busy.contains(id)).collect();
-            let some = self.retry(&ids).await?;
-            let done = some.again == 0 && some.busy.is_empty();
-            all.again += some.again;
-            all.busy.extend(some.busy);
-            if done {
-                return Ok(all);
+            let ids: Vec<DeliveryId> = ids.filter(|id| !total.busy.contains(id)).collect();
+            let retried = self.retry(&ids).await?;
+            if retried.again == 0 && retried.busy.is_empty() {
+                return Ok(total);
             }
+            total.again += retried.again;
+            total.busy.extend(retried.busy);
         }
     }
 
@@ -207,27 +206,20 @@ impl DeliveryService {
     /// Returns the number of waiting emails and their reasons, for these users or for all.
     pub async fn waiting(&self, users: Option<&[UserId]>) -> Result<WaitingEmails> {
         let now = self.context.clock.now();
+        let store = &self.context.store;
         let states = [DeliveryState::Pending, DeliveryState::Sending];
-        let counted = states.map(Counted::Deliveries);
-        let all: u64 = self.context.store.count(&counted).await?.iter().sum();
-        if all == 0 {
+        let total: u64 = store.count(&states.map(Counted::Deliveries)).await?.iter().sum();
+        if total == 0 {
             return Ok(WaitingEmails::default());
         }
         let mut rows = Vec::new();
         for state in states {
-            let of = DeliveryFilter::State(state, Span::default(), None);
-            let store = &self.context.store;
-            rows.extend(store.find_deliveries(&of, MOST_WAITING).await?);
+            let filter = DeliveryFilter::State(state, Span::default(), None);
+            rows.extend(store.find_deliveries(&filter, MAX_WAITING).await?);
         }
-        rows.retain(|row| row.open);
-        if let Some(users) = users {
-            rows.retain(|row| users.contains(&row.user));
-        }
-        let emails = match users {
-            Some(_) => rows.len() as u64,
-            None => all,
-        };
-        Ok(WaitingEmails { emails, reasons: reasons(&rows, now) })
+        rows.retain(|row| row.open && users.is_none_or(|users| users.contains(&row.user)));
+        let emails = if users.is_some() { rows.len() as u64 } else { total };
+        Ok(WaitingEmails { emails, reasons: group_reasons(&rows, now) })
     }
 }
 
@@ -245,24 +237,23 @@ impl WaitReason {
             (None, _) if held_by.is_some() => "being built and sent".into(),
             (None, _) => "no worker has claimed it yet".into(),
         };
-        let until = [lease.map(|lease| lease.until), row.attempts.not_before];
-        let until = until.into_iter().flatten().filter(|until| *until > now);
-        Self { why, emails: 1, until: until.max(), held_by }
+        let times = [lease.map(|lease| lease.until), row.attempts.not_before];
+        let until = times.into_iter().flatten().filter(|until| *until > now).max();
+        Self { why, emails: 1, until, held_by }
     }
 }
 
-fn reasons(rows: &[Delivery], now: DateTime<Utc>) -> Vec<WaitReason> {
-    let mut all: BTreeMap<(String, Option<String>), WaitReason> = BTreeMap::new();
+/// Returns the reasons why these deliveries wait, those with the most deliveries first.
+fn group_reasons(rows: &[Delivery], now: DateTime<Utc>) -> Vec<WaitReason> {
+    let mut by_reason: BTreeMap<(String, Option<String>), WaitReason> = BTreeMap::new();
     for row in rows {
         let reason = WaitReason::of(row, now);
-        let (name, until) = ((reason.why.clone(), reason.held_by.clone()), reason.until);
-        let count = |known: &mut WaitReason| {
-            known.emails += 1;
-            known.until = known.until.min(until);
-        };
-        all.entry(name).and_modify(count).or_insert(reason);
+        let (key, until) = ((reason.why.clone(), reason.held_by.clone()), reason.until);
+        let group = by_reason.entry(key).or_insert(WaitReason { emails: 0, ..reason });
+        group.emails += 1;
+        group.until = group.until.min(until);
     }
-    let mut reasons: Vec<WaitReason> = all.into_values().collect();
+    let mut reasons: Vec<WaitReason> = by_reason.into_values().collect();
     reasons.sort_by(|a, b| (b.emails, &a.why).cmp(&(a.emails, &b.why)));
     reasons
 }
@@ -288,17 +279,19 @@ mod tests {
             row.attempts.not_before = Some(later(minutes));
             row
         };
-        let held =
+        let leased =
             Delivery { lease: Some(Lease { owner: "w1".into(), until: later(5) }), ..row("d") };
 
-        let counted = reasons(&[refused("a", 3), refused("b", 2), held, row("e")], now);
+        let reasons = group_reasons(&[refused("a", 3), refused("b", 2), leased, row("e")], now);
 
-        let counted: Vec<_> = counted
+        let reasons: Vec<_> = reasons
             .iter()
-            .map(|one| (one.emails, one.why.as_str(), one.until, one.held_by.as_deref()))
+            .map(|reason| {
+                (reason.emails, reason.why.as_str(), reason.until, reason.held_by.as_deref())
+            })
             .collect();
         assert_eq!(
-            counted,
+            reasons,
             [
                 (2, "connection refused", Some(later(2)), None),
                 (1, "being built and sent", Some(later(5)), Some("w1")),

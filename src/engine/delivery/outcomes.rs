@@ -40,11 +40,11 @@ pub(super) struct Decisions {
     pub settlements: Vec<Settlement>,
     pub deferrals: Vec<Deferral>,
     /// Indices of the emails to send alone, because the call was rejected as a whole.
-    pub alone: Vec<usize>,
+    pub to_send_alone: Vec<usize>,
     /// The addresses to suppress, because the provider permanently rejects them.
-    pub undeliverable: Vec<Suppression>,
+    pub suppressions: Vec<Suppression>,
     /// Why no other email will be accepted until an operator acts.
-    pub stop: Option<String>,
+    pub pause_reason: Option<String>,
     /// The number of failures that do not count toward `delivery.stop_share`: undeliverable
     /// addresses, and deliveries that had failed before, which the ledger adds.
     pub excused: u64,
@@ -72,12 +72,11 @@ impl Decisions {
         items: u32,
         reason: &str,
     ) {
-        let settlement = Settlement::of(row, state, items, Some(reason));
-        self.settlements.push(settlement);
+        self.settlements.push(Settlement::of(row, state, items, Some(reason)));
     }
 
     /// Settles a row as sent.
-    pub(super) fn sent(&mut self, row: &Delivery, items: u32, provider_id: String) {
+    pub(super) fn settle_sent(&mut self, row: &Delivery, items: u32, provider_id: String) {
         self.settlements.push(Settlement {
             provider_id: Some(provider_id).filter(|id| !id.is_empty()),
             ..Settlement::of(row, DeliveryState::Sent, items, None)
@@ -85,10 +84,10 @@ impl Decisions {
     }
 }
 
-/// No email waits longer than this between two attempts, on top of the provider's wait.
-const LONGEST: TimeDelta = TimeDelta::hours(1);
+/// The longest delay before a retry, on top of the provider's wait.
+const MAX_DELAY: TimeDelta = TimeDelta::hours(1);
 /// The shortest delay before a retry, even if the provider allows a shorter one.
-const SOONEST: TimeDelta = TimeDelta::seconds(1);
+const MIN_DELAY: TimeDelta = TimeDelta::seconds(1);
 /// The shortest delay before a call with an unknown outcome is repeated.
 const REPEAT_AFTER: TimeDelta = TimeDelta::seconds(2);
 
@@ -109,7 +108,7 @@ impl RetryPolicy {
         let unanswered =
             std::iter::repeat_with(|| Outcome::Unknown("the mailer did not answer for it".into()));
         let outcomes = outcomes.into_iter().chain(unanswered);
-        for (place, (email, outcome)) in emails.iter().zip(outcomes).enumerate() {
+        for (index, (email, outcome)) in emails.iter().zip(outcomes).enumerate() {
             let (row, items) = (&email.row, email.items);
             let not_accepted = DeliveryState::not_accepted(email.has_markers);
             // Before a repeated call is resolved, its emails stay `sending`.
@@ -118,9 +117,11 @@ impl RetryPolicy {
                 Attempt::Repeated => DeliveryState::Sending,
             };
             match (outcome, attempt) {
-                (Outcome::Accepted(provider_id), _) => decisions.sent(row, items, provider_id),
+                (Outcome::Accepted(provider_id), _) => {
+                    decisions.settle_sent(row, items, provider_id);
+                }
                 (Outcome::RefusedTogether(..), Attempt::First) if emails.len() > 1 => {
-                    decisions.alone.push(place);
+                    decisions.to_send_alone.push(index);
                 }
                 (Outcome::RefusedTogether(reason), Attempt::Repeated) if emails.len() > 1 => {
                     // The earlier call was certainly not accepted either, so the email gets a new
@@ -133,35 +134,34 @@ impl RetryPolicy {
                 }
                 (Outcome::Undeliverable(reason), _) => {
                     let to = &email.message.to;
-                    let hard = Suppression::new(to, Reason::HardBounce, now, provider);
-                    let hard = hard.detailed(Some(&reason));
-                    decisions.undeliverable.push(hard);
+                    let suppression = Suppression::new(to, Reason::HardBounce, now, provider);
+                    decisions.suppressions.push(suppression.detailed(Some(&reason)));
                     decisions.excused += u64::from(row.attempts.reopened == 0);
                     decisions.settle(row, not_accepted, items, &reason);
                 }
                 // Retries end at the age limit, not after a number of attempts. RFC 5321 (4.5.4.1)
                 // expects retries for days after a deferral.
                 (Outcome::Unreachable(reason) | Outcome::Deferred(reason), Attempt::First) => {
-                    self.wait_or_fail(email, &reason, None, false, now, &mut decisions);
+                    self.retry_or_fail(email, &reason, None, false, now, &mut decisions);
                 }
                 // A provider that names a wait will accept the email later, so attempts do not
                 // count.
-                (Outcome::TryLater(reason, after), Attempt::First) => {
-                    let counts = after.is_none();
-                    self.wait_or_fail(email, &reason, after, counts, now, &mut decisions);
+                (Outcome::TryLater(reason, wait), Attempt::First) => {
+                    let counts = wait.is_none();
+                    self.retry_or_fail(email, &reason, wait, counts, now, &mut decisions);
                 }
-                (Outcome::TryLater(reason, after), Attempt::Repeated) => {
-                    self.doubt(email, &reason, after, now, &mut decisions);
+                (Outcome::TryLater(reason, wait), Attempt::Repeated) => {
+                    self.resolve_later(email, &reason, wait, now, &mut decisions);
                 }
                 (Outcome::Withheld(reason), _) => {
                     // The reason for an unknown outcome still applies.
-                    let known = row.outcome.reason.as_ref();
-                    let known = known.filter(|_| attempt == Attempt::Repeated);
-                    decisions.defer(row, unsent, now, known.unwrap_or(&reason));
+                    let stored = row.outcome.reason.as_ref();
+                    let stored = stored.filter(|_| attempt == Attempt::Repeated);
+                    decisions.defer(row, unsent, now, stored.unwrap_or(&reason));
                 }
                 (Outcome::Stop(reason), _) => {
                     decisions.defer(row, unsent, now, &reason);
-                    decisions.stop = Some(reason);
+                    decisions.pause_reason = Some(reason);
                 }
                 (Outcome::Unknown(reason), _)
                 // The earlier call may have contained it.
@@ -170,7 +170,7 @@ impl RetryPolicy {
                     | Outcome::Unreachable(reason)
                     | Outcome::Deferred(reason),
                     Attempt::Repeated,
-                ) => self.doubt(email, &reason, None, now, &mut decisions),
+                ) => self.resolve_later(email, &reason, None, now, &mut decisions),
             }
         }
         decisions
@@ -187,102 +187,102 @@ impl RetryPolicy {
             )
         };
         let wait = |outcome: &Outcome| match outcome {
-            Outcome::TryLater(_, after) => *after,
+            Outcome::TryLater(_, wait) => *wait,
             _ => None,
         };
         let is_lost = self.certainty == Certainty::Never
             && shown.clone().all(|outcome| matches!(outcome, Outcome::Unknown(..)));
         Some(CallSummary {
-            lost: match first {
+            lost_reason: match first {
                 Outcome::Unknown(reason) if is_lost => Some(reason.clone()),
                 _ => None,
             },
-            after: shown.clone().filter_map(wait).max(),
-            answered: !shown.all(is_no_answer),
+            wait: shown.clone().filter_map(wait).max(),
+            has_answer: !shown.all(is_no_answer),
         })
     }
 
-    /// Defers an email that was certainly not accepted, or fails it at a limit. `counts` is whether
-    /// the attempt counts toward `delivery.attempts`.
-    fn wait_or_fail(
+    /// Defers an email that was certainly not accepted, or fails it at a limit. `wait` is the
+    /// provider's wait. `counts` is whether the attempt counts toward `delivery.attempts`.
+    fn retry_or_fail(
         &self,
         email: &BuiltEmail,
         reason: &str,
-        after: Option<Duration>,
+        wait: Option<Duration>,
         counts: bool,
         now: DateTime<Utc>,
         decisions: &mut Decisions,
     ) {
         let row = &email.row;
-        if self.is_last(row, counts, now) {
+        if self.is_last_attempt(row, counts, now) {
             let reason = format!("given up after {} attempts: {reason}", row.attempts.made);
             let state = DeliveryState::not_accepted(email.has_markers);
-            let ended = Settlement::of(row, state, email.items, Some(&reason));
-            decisions.settlements.push(ended.given_up());
-            return;
+            let end = Settlement::of(row, state, email.items, Some(&reason));
+            return decisions.settlements.push(end.given_up());
         }
-        let at = now + self.back_off(row, after);
+        let at = now + self.retry_delay(row, wait);
         decisions.deferrals.push(Deferral {
             has_failed: counts,
             ..Deferral::of(row, DeliveryState::Pending, at, reason)
         });
     }
 
-    /// Defers an email that may have been accepted, while its outcome can be resolved.
-    fn doubt(
+    /// Defers an email that may have been accepted, while its outcome can be resolved. Then settles
+    /// it as unknown.
+    fn resolve_later(
         &self,
         email: &BuiltEmail,
         reason: &str,
-        after: Option<Duration>,
+        wait: Option<Duration>,
         now: DateTime<Utc>,
         decisions: &mut Decisions,
     ) {
         let row = &email.row;
-        let tried = row.attempts.called_at.unwrap_or(now);
-        if now >= self.hope(tried) {
+        let called_at = row.attempts.called_at.unwrap_or(now);
+        if now >= self.resolve_deadline(called_at) {
             return decisions.settle(row, DeliveryState::Unknown, email.items, reason);
         }
-        let theirs = after.and_then(|after| TimeDelta::from_std(after).ok());
-        let next = self.next_check(tried, now);
-        let at = theirs.map_or(next, |theirs| next.max(now + theirs));
+        let wait = wait.and_then(|wait| TimeDelta::from_std(wait).ok()).unwrap_or_default();
+        let at = self.next_check(called_at, now).max(now + wait);
         decisions.defer(row, DeliveryState::Sending, at, reason);
     }
 
-    /// Returns until when to resolve the outcome of a call that was first made at `tried`.
-    pub(super) fn hope(&self, tried: DateTime<Utc>) -> DateTime<Utc> {
-        let ours = self.settings.resolve_within;
-        let within = match self.certainty {
+    /// Returns until when to resolve the outcome of a call that was first made at `called_at`.
+    pub(super) fn resolve_deadline(&self, called_at: DateTime<Utc>) -> DateTime<Utc> {
+        let configured = self.settings.resolve_within;
+        let limit = match self.certainty {
             Certainty::Repeat { within: Some(within) } => {
-                TimeDelta::from_std(within).map_or(ours, |within| within.min(ours))
+                TimeDelta::from_std(within).map_or(configured, |within| within.min(configured))
             }
-            Certainty::Repeat { within: None } => ours,
-            Certainty::Ask => ours.max(self.believed(tried) - tried),
+            Certainty::Repeat { within: None } => configured,
+            Certainty::Ask => configured.max(self.not_accepted_counts_at(called_at) - called_at),
             Certainty::Never => TimeDelta::zero(),
         };
-        tried + within
+        called_at + limit
     }
 
     /// Returns when the answer "not accepted" starts to count, for a call that was first made at
-    /// `tried`. Its sender may have been suspended for as long as its lease, and the provider may
-    /// list emails late.
-    pub(super) fn believed(&self, tried: DateTime<Utc>) -> DateTime<Utc> {
-        tried + self.settings.lease + self.settings.ask_until
+    /// `called_at`. Its sender may have been suspended for as long as its lease, and the provider
+    /// may list emails late.
+    pub(super) fn not_accepted_counts_at(&self, called_at: DateTime<Utc>) -> DateTime<Utc> {
+        called_at + self.settings.lease + self.settings.ask_until
     }
 
     /// Returns when to check an unknown outcome next. The delay doubles each time.
-    pub(super) fn next_check(&self, tried: DateTime<Utc>, now: DateTime<Utc>) -> DateTime<Utc> {
-        let least = match self.certainty {
+    pub(super) fn next_check(&self, called_at: DateTime<Utc>, now: DateTime<Utc>) -> DateTime<Utc> {
+        let min_delay = match self.certainty {
             Certainty::Ask => self.settings.ask_after,
             Certainty::Repeat { .. } | Certainty::Never => REPEAT_AFTER,
         };
-        let next = (now + (now - tried).clamp(least, LONGEST)).min(self.hope(tried));
+        let delay = (now - called_at).clamp(min_delay, MAX_DELAY);
+        let next = (now + delay).min(self.resolve_deadline(called_at));
         // Check as soon as "not accepted" counts, because that answer is definite.
-        let counts = self.believed(tried);
-        if now < counts { next.min(counts) } else { next }
+        let counts_at = self.not_accepted_counts_at(called_at);
+        if now < counts_at { next.min(counts_at) } else { next }
     }
 
     /// Returns whether the age limit is reached or, if the attempt counts, the number of attempts.
-    fn is_last(&self, row: &Delivery, counts: bool, now: DateTime<Utc>) -> bool {
+    fn is_last_attempt(&self, row: &Delivery, counts: bool, now: DateTime<Utc>) -> bool {
         now - row.created >= self.settings.give_up_after
             || counts && row.attempts.failed + 1 >= self.settings.attempts
     }
@@ -294,19 +294,19 @@ impl RetryPolicy {
     /// all emails at the same time, so another email is sent before this one: the limit may concern
     /// this recipient alone. A short wait of the provider is doubled in place of
     /// `delivery.retry_after`.
-    fn back_off(&self, row: &Delivery, after: Option<Duration>) -> TimeDelta {
-        let theirs = after.and_then(|after| TimeDelta::from_std(after).ok());
+    fn retry_delay(&self, row: &Delivery, wait: Option<Duration>) -> TimeDelta {
+        let wait = wait.and_then(|wait| TimeDelta::from_std(wait).ok());
         let retry_after = self.settings.retry_after;
-        let first = theirs.map_or(retry_after, |theirs| theirs.min(retry_after));
-        let doubled = 1 << row.attempts.made.saturating_sub(1).min(16);
-        let least = (first * doubled).min(LONGEST);
+        let first = wait.map_or(retry_after, |wait| wait.min(retry_after));
+        let doublings = row.attempts.made.saturating_sub(1).min(16);
+        let min_delay = (first * (1 << doublings)).min(MAX_DELAY);
         // The extra delay depends on the call, so its emails can share a call again.
-        let drawn = row.attempts.call.as_deref().map_or(0, |call| {
+        let jitter = row.attempts.call.as_deref().map_or(0, |call| {
             call.bytes().fold(0, |sum: i32, byte| (sum * 31 + i32::from(byte)) % 1_000)
         });
-        let ours = least + least * drawn / 2_000;
+        let delay = min_delay + min_delay * jitter / 2_000;
         // The store ignores longer waits, because only a wrong clock writes them.
-        (theirs.unwrap_or_default() + ours).clamp(SOONEST, LONGEST_WAIT)
+        (wait.unwrap_or_default() + delay).clamp(MIN_DELAY, LONGEST_WAIT)
     }
 }
 

@@ -58,8 +58,8 @@ fn email(attempts: u32) -> BuiltEmail {
     }
 }
 
-fn later(after: Option<u64>) -> Outcome {
-    Outcome::TryLater("554 message rate exceeded".into(), after.map(Duration::from_secs))
+fn later(wait: Option<u64>) -> Outcome {
+    Outcome::TryLater("554 message rate exceeded".into(), wait.map(Duration::from_secs))
 }
 
 fn deferred() -> Outcome {
@@ -72,16 +72,16 @@ fn decide(emails: &[BuiltEmail], outcomes: Vec<Outcome>) -> Decisions {
 
 #[test]
 fn a_rate_limited_email_waits_longer_after_each_attempt() {
-    let seconds = |attempts, after| {
-        let mut decisions = decide(&[email(attempts)], vec![later(after)]);
+    let seconds = |attempts, wait: Option<u64>| {
+        let mut decisions = decide(&[email(attempts)], vec![later(wait)]);
         let summary = decisions.summary.take();
-        assert_eq!(summary.unwrap().after, after.map(Duration::from_secs));
+        assert_eq!(summary.unwrap().wait, wait.map(Duration::from_secs));
         let deferral = decisions.deferrals.remove(0);
-        assert_eq!(deferral.has_failed, after.is_none());
+        assert_eq!(deferral.has_failed, wait.is_none());
         (deferral.not_before - now()).num_seconds()
     };
 
-    for (attempts, after, expected) in [
+    for (attempts, wait, expected) in [
         (1, None, 60),
         (3, None, 240),
         (1, Some(300), 300 + 60),
@@ -94,14 +94,14 @@ fn a_rate_limited_email_waits_longer_after_each_attempt() {
         // The wait is capped: the store treats longer ones as the result of a wrong clock.
         (5, Some(86_400), 86_400),
     ] {
-        assert_eq!(seconds(attempts, after), expected, "{attempts}, {after:?}");
+        assert_eq!(seconds(attempts, wait), expected, "{attempts}, {wait:?}");
     }
 }
 
 #[test]
 fn a_deferral_is_a_definite_answer_and_a_retry_delay_is_none() {
     let accepted = Outcome::Accepted("1".into());
-    for (outcomes, answered) in [
+    for (outcomes, has_answer) in [
         (vec![deferred()], true),
         (vec![accepted], true),
         (vec![later(None)], false),
@@ -109,6 +109,6 @@ fn a_deferral_is_a_definite_answer_and_a_retry_delay_is_none() {
     ] {
         let emails: Vec<BuiltEmail> = outcomes.iter().map(|_| email(1)).collect();
         let summary = decide(&emails, outcomes).summary;
-        assert_eq!(summary.unwrap().answered, answered);
+        assert_eq!(summary.unwrap().has_answer, has_answer);
     }
 }

@@ -27,9 +27,9 @@ mod calls;
 mod resolve;
 
 /// How often to look for deliveries that other workers settled, and for a request to stop.
-const CHECK: TimeDelta = TimeDelta::seconds(1);
-/// The most rows that are read at once.
-const AT_ONCE: usize = 1_000;
+const CHECK_INTERVAL: TimeDelta = TimeDelta::seconds(1);
+/// The most rows in one read.
+const ROWS_PER_READ: usize = 1_000;
 
 /// Sends the emails of deliveries and closes the rows.
 #[derive(Clone)]
@@ -91,14 +91,14 @@ impl Sender {
     pub async fn ready(&self) -> Result<ThrottleState> {
         let mut state = self.throttle.before_call().await?;
         for brand in self.compose.identities.brands.keys() {
-            let (ThrottleState::ClosedUntil(until), Some(sender)) =
+            let (ThrottleState::ClosedUntil(earliest), Some(sender)) =
                 (&state, self.sender_for(Some(brand)))
             else {
                 break;
             };
             state = match sender.throttle.before_call().await? {
-                ThrottleState::ClosedUntil(theirs) => {
-                    ThrottleState::ClosedUntil(theirs.min(*until))
+                ThrottleState::ClosedUntil(until) => {
+                    ThrottleState::ClosedUntil(until.min(*earliest))
                 }
                 state => state,
             };
@@ -128,7 +128,7 @@ impl Sender {
     pub async fn finish(&self, rows: Vec<Delivery>) -> Result<()> {
         self.ledger.tally.record_started(&rows);
         let ids: Vec<DeliveryId> = rows.iter().map(|row| row.id.clone()).collect();
-        self.ledger.holding(&ids, self.process(rows).boxed()).await
+        self.ledger.renew_while(&ids, self.process(rows).boxed()).await
     }
 
     async fn process(&self, rows: Vec<Delivery>) -> Result<()> {
@@ -137,8 +137,8 @@ impl Sender {
         let (sending, mut pending): (Vec<_>, Vec<_>) =
             rows.into_iter().partition(|row| row.state == DeliveryState::Sending);
         // Markers first: they need no provider.
-        let settled = settled.iter().map(|row| (row, row.state));
-        self.ledger.close(settled).await?;
+        let unclosed: Vec<_> = settled.iter().map(|row| (row, row.state)).collect();
+        self.ledger.close(&unclosed).await?;
         self.resolve_each(sending).boxed().await?;
         pending.sort_unstable_by(|a, b| a.user.cmp(&b.user));
         self.send_each(pending).boxed().await
@@ -147,21 +147,21 @@ impl Sender {
     /// Builds and sends pending rows, each through its brand's sender. Brands work concurrently, so
     /// none waits for the provider of another.
     async fn send_each(&self, rows: Vec<Delivery>) -> Result<()> {
-        let brands = match self.compose.identities.brands.is_empty() {
-            true => vec![None; rows.len()],
-            false => self.compose.brands_of(&rows).await?,
+        let brands = if self.compose.identities.brands.is_empty() {
+            vec![None; rows.len()]
+        } else {
+            self.compose.brands_of(&rows).await?
         };
         let mut groups: BTreeMap<Option<BrandName>, Vec<Delivery>> = BTreeMap::new();
         for (row, brand) in rows.into_iter().zip(brands) {
             groups.entry(brand).or_default().push(row);
         }
         if groups.is_empty() {
-            return self.throttle.share(None).await;
+            return self.throttle.publish_outcomes(None).await;
         }
         let sends = groups.into_iter().map(|(brand, rows)| {
             // For an unknown brand, this sender defers the rows.
-            let sender = self.sender_for(brand.as_ref());
-            let sender = sender.unwrap_or_else(|| self.clone());
+            let sender = self.sender_for(brand.as_ref()).unwrap_or_else(|| self.clone());
             async move { sender.send(rows).await }.boxed()
         });
         // Let all brands finish, even if one fails.
@@ -241,25 +241,26 @@ impl Sender {
         }
     }
 
-    /// Counts the deliveries that others have settled. Returns when to look for the others again;
-    /// `None` if there are none.
+    /// Counts the deliveries that other workers have settled. Returns when to check the unsettled
+    /// ones again; `None` if there are none.
     async fn count_settled(&self) -> Result<Option<DateTime<Utc>>> {
         let (tally, waiting) = (&self.ledger.tally, self.ledger.tally.waiting());
         // The more deliveries are read, the longer is the wait.
-        let soon = self.context.clock.now() + CHECK * (1 + waiting.len() / AT_ONCE) as i32;
-        let mut next = None;
-        for ids in waiting.chunks(AT_ONCE) {
+        let reads = 1 + waiting.len() / ROWS_PER_READ;
+        let soon = self.context.clock.now() + CHECK_INTERVAL * reads as i32;
+        let mut next_check = None;
+        for ids in waiting.chunks(ROWS_PER_READ) {
             let rows = self.context.store.deliveries(ids).await?;
             let rows: Vec<Delivery> = rows.into_iter().flatten().collect();
             tally.record_started(&rows);
             for row in rows.iter().filter(|row| !row.state.settled()) {
-                let free = row.attempts.not_before.filter(|_| row.lease.is_none());
+                let not_before = row.attempts.not_before.filter(|_| row.lease.is_none());
                 // The holder of a leased row may finish at any moment.
-                let check = free.map_or(soon, |free| free.max(soon));
-                next = Some(next.map_or(check, |next| check.min(next)));
+                let check = not_before.map_or(soon, |not_before| not_before.max(soon));
+                next_check = Some(next_check.map_or(check, |next| check.min(next)));
             }
         }
-        Ok(next)
+        Ok(next_check)
     }
 
     /// Sleeps until `until`. Returns `false` as soon as the watcher asks to stop.
@@ -268,11 +269,11 @@ impl Sender {
             if progress.stopping() {
                 return false;
             }
-            let left = until - self.context.clock.now();
-            if left <= TimeDelta::zero() {
+            let wait = until - self.context.clock.now();
+            if wait <= TimeDelta::zero() {
                 return true;
             }
-            self.context.clock.sleep(left.min(CHECK)).await;
+            self.context.clock.sleep(wait.min(CHECK_INTERVAL)).await;
         }
     }
 }

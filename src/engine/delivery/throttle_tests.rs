@@ -36,10 +36,10 @@ async fn a_call_that_runs_alone_waits_for_all_others() {
 #[test]
 fn a_provider_counts_as_reachable_for_a_minute_after_a_definite_answer() {
     let (mut account, now) = (AccountState::default(), DateTime::UNIX_EPOCH);
-    let mut record = |answered: bool| {
-        let call = CallSummary { answered, ..CallSummary::default() };
+    let mut record = |has_answer: bool| {
+        let call = CallSummary { has_answer, ..CallSummary::default() };
         let wait = account.record_call(&call, TimeDelta::seconds(1), now);
-        let minute = now + PROVEN;
+        let minute = now + ANSWER_PROVES_FOR;
         let proven = [now, minute, minute + TimeDelta::seconds(1)];
         (wait, proven.map(|at| account.is_proven(at)))
     };
@@ -56,9 +56,9 @@ fn a_provider_counts_as_reachable_for_a_minute_after_a_definite_answer() {
 #[test]
 fn only_a_definite_answer_ends_a_row_of_lost_calls() {
     let (mut account, now) = (AccountState::default(), DateTime::UNIX_EPOCH);
-    let mut record = |answered: bool, lost: Option<&str>| {
-        let call =
-            CallSummary { answered, lost: lost.map(str::to_owned), ..CallSummary::default() };
+    let mut record = |has_answer: bool, lost: Option<&str>| {
+        let lost_reason = lost.map(str::to_owned);
+        let call = CallSummary { has_answer, lost_reason, ..CallSummary::default() };
         account.record_call(&call, TimeDelta::seconds(1), now);
         account.unshared.lost
     };

@@ -25,15 +25,15 @@ impl Suppressed {
     /// Looks up the addresses of all these users in one read.
     pub async fn among<'a>(
         suppressions: &dyn Suppressions,
-        people: impl IntoIterator<Item = &'a User>,
+        users: impl IntoIterator<Item = &'a User>,
     ) -> Result<Self> {
-        let people = people.into_iter();
-        let addresses = people.filter_map(|user| user.email.as_ref().map(Address::folded));
-        let addresses = distinct(addresses);
-        let found = suppressions.address_states(&addresses).await?;
+        let addresses = users.into_iter().filter_map(|user| user.email.as_ref());
+        let addresses = distinct(addresses.map(Address::folded));
+        let states = suppressions.address_states(&addresses).await?;
         // Results are in the order of the request. Their address may have an older spelling.
-        let found = addresses.into_iter().zip(found);
-        Ok(Self(found.filter_map(|(address, state)| Some((address, state.suppression?))).collect()))
+        let states = addresses.into_iter().zip(states);
+        let suppressed = states.filter_map(|(address, state)| Some((address, state.suppression?)));
+        Ok(Self(suppressed.collect()))
     }
 
     /// Returns the suppression of this user's address, if it has one.
@@ -70,12 +70,10 @@ impl Suppressed {
         let Err(why) = self.mailable(user) else {
             return Ok(EmailScope::All);
         };
-        let only_wish = user.reachable().is_ok()
+        let is_own_choice = why.is_own_wish()
+            && user.reachable().is_ok()
             && self.of(user).is_none_or(|suppression| suppression.reason == Reason::Unsubscribe);
-        match why.is_own_wish() && only_wish {
-            true => Ok(EmailScope::MandatoryOnly),
-            false => Err(why),
-        }
+        if is_own_choice { Ok(EmailScope::MandatoryOnly) } else { Err(why) }
     }
 }
 
@@ -86,7 +84,7 @@ pub struct SuppressionInput {
     /// The address. It is stored and compared in folded form.
     pub address: Address,
     /// The reason; [`Reason::Manual`] by default.
-    #[serde(default = "by_hand")]
+    #[serde(default = "manual")]
     pub reason: Reason,
     /// The start of the suppression. It is now by default, and never later.
     #[serde(default, deserialize_with = "durations::read_time_if_any")]
@@ -98,7 +96,7 @@ pub struct SuppressionInput {
     pub detail: Option<String>,
 }
 
-fn by_hand() -> Reason {
+fn manual() -> Reason {
     Reason::Manual
 }
 
@@ -110,7 +108,7 @@ impl SuppressionInput {
 }
 
 /// How long a lift is stored. Providers retry a report for about a day.
-const REMEMBERED_LIFTS: TimeDelta = TimeDelta::days(90);
+const LIFTS_EXPIRE_AFTER: TimeDelta = TimeDelta::days(90);
 
 /// Manages the suppressed addresses.
 pub struct SuppressionService {
@@ -121,23 +119,22 @@ impl SuppressionService {
     /// Suppresses these addresses. More severe reasons remain. A lift after `at` remains too.
     pub async fn add(&self, inputs: Vec<SuppressionInput>) -> Result<()> {
         let now = self.context.clock.now();
-        let news = |input: SuppressionInput| {
+        let suppression = |input: SuppressionInput| {
             let at = input.at.map_or(now, |at| at.min(now));
-            let source = input.source.as_deref().map(source);
-            let source = source.filter(|source| !source.is_empty());
+            let source = input.source.as_deref().map(short_name).filter(|name| !name.is_empty());
             let source = source.unwrap_or_else(|| OPERATOR.to_owned());
             Suppression::new(&input.address, input.reason, at, source)
                 .detailed(input.detail.as_deref())
         };
-        let news: Vec<Suppression> = inputs.into_iter().map(news).collect();
-        self.context.store.add_suppressions(&news).await?;
+        let suppressions: Vec<Suppression> = inputs.into_iter().map(suppression).collect();
+        self.context.store.add_suppressions(&suppressions).await?;
         Ok(())
     }
 
     /// Returns the suppression of an address.
     pub async fn get(&self, address: &Address) -> Result<Option<Suppression>> {
-        let one = std::slice::from_ref(address);
-        let state = self.context.store.address_states(one).await?.pop();
+        let addresses = std::slice::from_ref(address);
+        let state = self.context.store.address_states(addresses).await?.pop();
         Ok(state.and_then(|state| state.suppression))
     }
 
@@ -150,16 +147,15 @@ impl SuppressionService {
     /// events no longer have an effect.
     pub async fn lift(&self, address: &Address) -> Result<bool> {
         let now = self.context.clock.now();
-        let expired = now - REMEMBERED_LIFTS;
-        let store = &self.context.store;
-        Ok(store.lift_suppression(address, now, expired).await?)
+        let expired = now - LIFTS_EXPIRE_AFTER;
+        Ok(self.context.store.lift_suppression(address, now, expired).await?)
     }
 }
 
 /// Reduces a text to a short name such as `mailgun`.
-fn source(text: &str) -> String {
-    let word = text.chars().filter(|c| c.is_ascii_alphanumeric());
-    word.take(32).collect::<String>().to_lowercase()
+fn short_name(text: &str) -> String {
+    let letters = text.chars().filter(|c| c.is_ascii_alphanumeric());
+    letters.take(32).collect::<String>().to_lowercase()
 }
 
 /// Returns how many emails were sent more than a day ago without any report; 0 if reports arrive.

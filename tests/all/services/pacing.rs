@@ -64,7 +64,7 @@ async fn a_retry_delay_for_one_worker_applies_to_all_three(fresh: Fresh) {
     assert_eq!(calls.len(), 1, "only ada's: {calls:?}");
     assert_eq!(cem.state, DeliveryState::Pending);
     assert_eq!(cem.attempts.failed, 0);
-    assert_eq!(cem.outcome.reason.as_deref(), Some("it waits for its turn"));
+    assert_eq!(cem.outcome.reason.as_deref(), Some("the provider may not be called yet"));
     assert_eq!(town.emails().len(), 3);
 }
 

@@ -181,7 +181,7 @@ async fn bounces_and_complaints_pause_sending_and_do_not_count_after_a_resume(fr
     assert_eq!(next_week.emails.sent, 20);
     assert_eq!(
         reason(&complained),
-        "5 of the last 20 emails were complained of, more than delivery.stop_complaints of 0.3%"
+        "5 of the last 20 emails were reported as spam, more than delivery.stop_complaints of 0.3%"
     );
 }
 

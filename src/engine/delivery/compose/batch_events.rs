@@ -28,13 +28,13 @@ impl Compose {
     pub(super) async fn batch_events(
         &self,
         rows: &[Delivery],
-        people: &[Option<User>],
+        users: &[Option<User>],
         selections: &[Selection],
         catalog: &mut Catalog,
     ) -> Result<HashMap<Id, CandidateEvents>> {
         let (mut recipients, mut markers) = (Recipients::new(), HashMap::new());
-        for ((row, person), selection) in rows.iter().zip(people).zip(selections) {
-            if let (Some(batch), Some(user)) = (row.occasion.batch(), person) {
+        for ((row, user), selection) in rows.iter().zip(users).zip(selections) {
+            if let (Some(batch), Some(user)) = (row.occasion.batch(), user) {
                 recipients.insert(batch, (user, *selection));
                 markers.insert(batch, row.marker);
             }
@@ -45,16 +45,16 @@ impl Compose {
         let ids: Vec<Id> = recipients.keys().copied().collect();
         let store = &self.context.store;
         let batches: Vec<Batch> = store.filed(&ids).await?.into_iter().flatten().collect();
-        // A settled batch comes here again if its email failed, or was once recorded as accepted.
-        let settled = batches.iter().filter(|of| of.state != BatchState::Closing);
+        // A settled batch is built again if its email failed, or was once recorded as accepted.
+        let settled = batches.iter().filter(|batch| batch.state != BatchState::Closing);
         let settled: Vec<Batch> = settled.cloned().collect();
         let stacks = stacks_of(&**store, &settled).await?;
         let mut events = self.select(batches, &recipients, catalog).await?;
         for batch in settled {
-            let stacks = stacks.get(&batch.user);
-            let is_marked = stacks.is_some_and(|of| of.has_batch_marker(markers[&batch.id]));
             if let Some(events) = events.get_mut(&batch.id) {
-                events.has_markers = is_marked;
+                let marker = markers[&batch.id];
+                let stacks = stacks.get(&batch.user);
+                events.has_markers = stacks.is_some_and(|stacks| stacks.has_batch_marker(marker));
             }
         }
         Ok(events)
@@ -70,9 +70,9 @@ impl Compose {
     ) -> Result<HashMap<Id, CandidateEvents>> {
         let (mut events, mut incomplete) = (HashMap::with_capacity(batches.len()), Vec::new());
         let items = batches.iter().flat_map(|batch| &batch.contents.items);
-        let all: Vec<Event> = items.cloned().map(Event::from).collect();
-        catalog.load(all.iter()).await?;
-        let kept = batches.iter().map(|of| (of.id, &of.contents.items[..]));
+        let kept: Vec<Event> = items.cloned().map(Event::from).collect();
+        catalog.load(kept.iter()).await?;
+        let kept = batches.iter().map(|batch| (batch.id, &batch.contents.items[..]));
         self.load_mutes(kept, recipients, catalog).await?;
         for batch in batches {
             let (user, selection) = recipients[&batch.id];
@@ -87,22 +87,20 @@ impl Compose {
                 continue;
             }
             let omitted = batch.contents.more();
-            let found = new(batch.key, batch.contents.items, omitted);
-            events.insert(batch.id, found);
+            events.insert(batch.id, CandidateEvents::new(batch.key, batch.contents.items, omitted));
         }
         let stacks = stacks_of(&*self.context.store, &incomplete).await?;
         for batch in incomplete {
             let items = batch.all_of(stacks.get(&batch.user));
-            let all: Vec<Event> = items.iter().cloned().map(Event::from).collect();
-            catalog.load(all.iter()).await?;
-            events.insert(batch.id, new(batch.key, items, 0));
+            let joined: Vec<Event> = items.iter().cloned().map(Event::from).collect();
+            catalog.load(joined.iter()).await?;
+            events.insert(batch.id, CandidateEvents::new(batch.key, items, 0));
         }
-        let all = events.iter().map(|(id, of)| (*id, &of.items[..]));
-        self.load_mutes(all, recipients, catalog).await?;
+        let candidates = events.iter().map(|(id, events)| (*id, &events.items[..]));
+        self.load_mutes(candidates, recipients, catalog).await?;
         for (id, events) in &mut events {
             let (user, selection) = recipients[id];
-            let is_wanted = |item: &BatchItem| wants(user, selection, item, catalog);
-            events.items.retain(is_wanted);
+            events.items.retain(|item| wants(user, selection, item, catalog));
         }
         Ok(events)
     }
@@ -117,12 +115,13 @@ impl Compose {
         let (policies, mut events) = (&self.context.policies, Vec::<Event>::new());
         for (batch, items) in items {
             let (user, selection) = recipients[&batch];
-            if has_mutes(user, selection) {
-                for item in items {
-                    let (at, event) = (item.i.time(), Event::from(item.clone()));
-                    if eligibility::may_be_muted(&user.mutes, &event, at, policies) {
-                        events.push(event);
-                    }
+            if !has_mutes(user, selection) {
+                continue;
+            }
+            for item in items {
+                let (at, event) = (item.i.time(), Event::from(item.clone()));
+                if eligibility::may_be_muted(&user.mutes, &event, at, policies) {
+                    events.push(event);
                 }
             }
         }
@@ -143,23 +142,18 @@ impl Compose {
         let recipient = |batch: &Batch| (batch.id, (user, Selection::Wanted(scope)));
         let recipients: Recipients = batches.iter().map(recipient).collect();
         let mut catalog = Catalog::of_emails(&self.context);
-        let events = self.select(batches.clone(), &recipients, &mut catalog);
-        let events = events.await?;
+        let events = self.select(batches.clone(), &recipients, &mut catalog).await?;
         let newest = newest_first(&events);
         let shown = newest.values().map(|events| (&user.id, events.iter().collect()));
         let shown: Vec<(&UserId, Vec<&Event>)> = shown.collect();
         let reasons = self.reasons(&shown, &mut catalog).await?;
-        let email = |batch: Batch| {
+        let with_content = |batch: Batch| {
             let mut content = self.batch_content(events.get(&batch.id)?, &catalog)?;
             content.because = reasons.because(&user.id, &content);
             Some((batch, content))
         };
-        Ok(batches.into_iter().filter_map(email).collect())
+        Ok(batches.into_iter().filter_map(with_content).collect())
     }
-}
-
-fn new(key: crate::domain::BatchKey, items: Vec<BatchItem>, omitted: u64) -> CandidateEvents {
-    CandidateEvents { key, items, omitted, has_markers: false }
 }
 
 /// Returns the stacks of these batches' users, for the days on which events joined.

@@ -32,12 +32,10 @@ impl Compose {
         at: DateTime<Utc>,
     ) -> Result<Written, String> {
         let placeholders = Placeholders::new()?;
-        let placeholder = |place| {
-            let has_pages = self.identity.links.public_url.is_some();
-            has_pages.then(|| placeholders.of(place).to_owned())
-        };
+        let has_pages = self.identity.links.public_url.is_some();
+        let placeholder = |link| has_pages.then(|| placeholders.of(link).to_owned());
         let stop = Stop::of_email(content, occasion, &self.context.policies);
-        let mutes = Stop::of_subject(content, occasion, &self.context.policies);
+        let mute = Stop::of_subject(content, occasion, &self.context.policies);
         let rendered = self.identity.renderer.render(&render::EmailInput {
             user,
             content,
@@ -47,7 +45,7 @@ impl Compose {
             links: render::EmailLinks {
                 unsubscribe: stop.as_ref().and_then(|_| placeholder(Place::Unsubscribe)),
                 preferences: placeholder(Place::Preferences),
-                mute: mutes.and_then(|_| placeholder(Place::Mute)),
+                mute: mute.and_then(|_| placeholder(Place::Mute)),
             },
             stop: stop.as_ref(),
         });
@@ -98,9 +96,9 @@ impl Compose {
         let content = match contents.rendered(&rendering) {
             Some(content) => content,
             None => {
-                let written = self.rendered(user, &rendering.content, occasion, at);
-                let written =
-                    written.map_err(|error| format!("the email cannot be rendered: {error}"))?;
+                let written = self
+                    .rendered(user, &rendering.content, occasion, at)
+                    .map_err(|error| format!("the email cannot be rendered: {error}"))?;
                 let content = Arc::new(written.content);
                 contents.add(rendering, &content, written.is_personal);
                 content

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 
 use chrono::{DateTime, Utc};
 
-use super::{Compose, MANDATORY, Selection, WANTED};
+use super::{Compose, MANDATORY, NO_RECORD, Selection, WANTED};
 use crate::domain::{
     BrandName, Delivery, DeliveryState, EmailContent, Event, Mutes, Occasion, User,
 };
@@ -19,8 +19,6 @@ use crate::engine::eligibility;
 use crate::engine::eligibility::event_facts::{Catalog, StackEvents};
 use crate::engine::feedback::suppressions::Suppressed;
 use crate::wire::delivery::{DeliveryRow, DeliveryStory, EmailPreview, Shown};
-
-const NO_RECORD: &str = "the person's record is gone";
 
 /// What an email includes.
 pub(crate) struct Selected {
@@ -46,12 +44,11 @@ impl Compose {
     /// mandatory types, the email has only those. If it has none, the full email is shown, with the
     /// reason why the user does not get it.
     pub async fn story(&self, row: Delivery) -> Result<DeliveryStory> {
-        let brand = self.brands_of(std::slice::from_ref(&row)).await?.pop();
-        let brand = brand.flatten();
-        if let Some(own) = self.of_brand(brand.as_ref()) {
-            return own.story_of(row).await;
+        let brand = self.brands_of(std::slice::from_ref(&row)).await?.pop().flatten();
+        if let Some(compose) = self.of_brand(brand.as_ref()) {
+            return compose.describe(row).await;
         }
-        let mut story = self.story_of(row).await?;
+        let mut story = self.describe(row).await?;
         let why = brand.as_ref().map(BrandName::absent).unwrap_or_default();
         (story.email, story.no_email) = (None, Some(why.clone()));
         let barred = story.barred.or(Some(why));
@@ -59,13 +56,14 @@ impl Compose {
         Ok(story)
     }
 
-    async fn story_of(&self, row: Delivery) -> Result<DeliveryStory> {
+    async fn describe(&self, row: Delivery) -> Result<DeliveryStory> {
         let (store, is_settled) = (&self.context.store, row.state.settled());
         let users = store.users(std::slice::from_ref(&row.user)).await?;
-        let suppressed = Suppressed::among(&**store, users.iter().flatten()).await?;
+        let user = users.iter().flatten().next();
+        let suppressed = Suppressed::among(&**store, user).await?;
         let (mut barred, mut mandatory) = (None, None);
-        if let (Some(user), false) = (users.first(), is_settled) {
-            match self.allowed(&row, user.as_ref(), &suppressed) {
+        if !is_settled {
+            match self.check_allowed(&row, user, &suppressed) {
                 Ok((_, None)) => {}
                 Ok((_, why)) => {
                     let email = self.select_covered(&row, &users, MANDATORY, true);
@@ -75,17 +73,14 @@ impl Compose {
                 Err(why) => barred = Some(why),
             }
         }
-        let email = match mandatory {
+        let selected = match mandatory {
             Some(email) => Ok(email),
             None if is_settled => self.as_sent(&row, users.clone()).await?.email,
             None => self.select_covered(&row, &users, WANTED, true).await?,
         };
-        let user = users.iter().flatten().next();
-        let email = email.and_then(|email| match user {
-            Some(user) => self.preview(&row, user, &email.content),
-            None => Err(NO_RECORD.to_owned()),
-        });
-        let address = users.iter().flatten().find_map(|user| user.email.as_ref());
+        let email = selected
+            .and_then(|selected| self.preview(&row, user.ok_or(NO_RECORD)?, &selected.content));
+        let address = user.and_then(|user| user.email.as_ref());
         let call = row.attempts.call.as_deref();
         let brand = call.and_then(|call| self.identities.brand_of_call(call).cloned());
         Ok(DeliveryStory {
@@ -110,7 +105,7 @@ impl Compose {
             user.mutes.as_of(row.built_at());
         }
         let sent = u64::from(row.outcome.items);
-        let mut whole = Err(String::new());
+        let mut fallback = Err(String::new());
         for (selection, skip_seen) in [
             (WANTED, false),
             (WANTED, true),
@@ -120,16 +115,16 @@ impl Compose {
             (Selection::All, false),
         ] {
             let email = self.select_covered(row, &users, selection, skip_seen).await?;
-            let is_exact = email.as_ref().is_ok_and(|of| of.content.total == sent);
+            let is_exact = email.as_ref().is_ok_and(|email| email.content.total == sent);
             if is_exact || sent == 0 {
                 return Ok(SentEmail { email, is_exact });
             }
-            if !skip_seen && (selection == WANTED || selection == Selection::All && whole.is_err())
-            {
-                whole = email;
+            let replaces = selection == Selection::All && fallback.is_err();
+            if !skip_seen && (selection == WANTED || replaces) {
+                fallback = email;
             }
         }
-        Ok(SentEmail { email: whole, is_exact: false })
+        Ok(SentEmail { email: fallback, is_exact: false })
     }
 
     /// Selects events that a row covers. `skip_seen` excludes those seen in the feed, if the
@@ -153,26 +148,26 @@ impl Compose {
         if row.state.flushes() {
             catalog = catalog.for_email_of(self.date_of(row));
         }
-        let mut stacks = self.read(rows).await?;
+        let mut stacks = self.load_stacks(rows).await?;
         let inboxes = if skip_seen {
-            let user = std::slice::from_ref(&row.user);
-            eligibility::load_inboxes(&self.context, user).await?
+            let user_ids = std::slice::from_ref(&row.user);
+            eligibility::load_inboxes(&self.context, user_ids).await?
         } else {
             vec![None]
         };
         let mut without_mutes = users.to_vec();
-        if !matches!(selection, Selection::Wanted(_)) {
+        if selection == Selection::All {
             let users = without_mutes.iter_mut().flatten();
             users.for_each(|user| user.mutes = Mutes::default());
         }
         let which = StackEvents::All;
         eligibility::exclude(&mut stacks, &without_mutes, &inboxes, which, &mut catalog).await?;
-        let selections = [selection];
-        let chosen = self.choose(rows, users, &stacks, &selections, &mut catalog);
-        let chosen = chosen.await?;
+        let chosen = self.choose(rows, users, &stacks, &[selection], &mut catalog).await?;
         if selection == Selection::All {
-            let wanted = stacks.iter().flat_map(|of| self.wanted(row, of, user, WANTED));
-            let applies: Vec<bool> = wanted.map(|of| catalog.applies(of.event).is_some()).collect();
+            let wanted =
+                stacks.iter().flat_map(|stacks| self.select_pending(row, stacks, user, WANTED));
+            let applies = wanted.map(|pending| catalog.applies(pending.event).is_some());
+            let applies: Vec<bool> = applies.collect();
             if applies.contains(&true) && applies.contains(&false) {
                 // Events are missing because their objects were withdrawn, not because of the
                 // user's choices.
@@ -186,9 +181,9 @@ impl Compose {
             });
         };
         let batch = chosen.batches.values().next();
-        let items = batch.iter().flat_map(|batch| &batch.items).cloned();
-        let digest = chosen.digests.iter().flatten();
-        let events = digest.map(|of| of.event.clone()).chain(items.map(Event::from));
+        let batch_items = batch.iter().flat_map(|batch| &batch.items).cloned();
+        let digest_events = chosen.digests.iter().flatten().map(|pending| pending.event.clone());
+        let events = digest_events.chain(batch_items.map(Event::from));
         Ok(Ok(Selected {
             content,
             included: events.filter(|event| catalog.applies(event).is_some()).collect(),
@@ -204,18 +199,19 @@ impl Compose {
 
     /// Renders an email.
     fn preview(&self, row: &Delivery, user: &User, content: &EmailContent) -> Maybe<EmailPreview> {
-        let written = self.rendered(user, content, &row.occasion, self.date_of(row));
-        let written = written.map_err(|error| format!("it cannot be rendered: {error}"))?;
-        let words = written.content.with(Place::nowhere);
+        let written = self
+            .rendered(user, content, &row.occasion, self.date_of(row))
+            .map_err(|error| format!("it cannot be rendered: {error}"))?;
+        let filled = written.content.with(Place::nowhere);
         let items = content.items().map(|(kind, item)| Shown {
             kind: kind.clone(),
             object: item.id.clone(),
             title: item.object.title.clone(),
         });
         Ok(EmailPreview {
-            subject: words.subject,
-            text: words.text,
-            html: words.html,
+            subject: filled.subject,
+            text: filled.text,
+            html: filled.html,
             items: items.collect(),
             more: content.more(),
         })

@@ -16,10 +16,10 @@ use crate::engine::Result;
 use crate::engine::eligibility::event_facts::Catalog;
 
 /// A build is full when its contents have this many bytes.
-const BYTES: usize = 16 << 20;
+const MAX_BYTES: usize = 16 << 20;
 /// The most renderings that are kept for reuse. If all users have different events, more would only
 /// cost memory.
-const REMEMBERED: usize = 256;
+const MAX_REUSABLE: usize = 256;
 
 /// The contents of a build.
 #[derive(Default)]
@@ -41,13 +41,12 @@ pub(super) struct Rendering {
 impl Contents {
     /// Returns whether the build has reached its limit in bytes.
     pub(super) fn is_full(&self) -> bool {
-        self.bytes >= BYTES
+        self.bytes >= MAX_BYTES
     }
 
     /// Returns the content for another user with the same input.
     pub(super) fn rendered(&self, rendering: &Rendering) -> Option<Arc<email::SharedContent>> {
-        let mut known = self.rendered.iter();
-        let (_, content) = known.find(|(known, _)| known == rendering)?;
+        let (_, content) = self.rendered.iter().find(|(known, _)| known == rendering)?;
         Some(Arc::clone(content))
     }
 
@@ -59,16 +58,16 @@ impl Contents {
         is_personal: bool,
     ) {
         self.bytes += content.bytes();
-        if !is_personal && self.rendered.len() < REMEMBERED {
+        if !is_personal && self.rendered.len() < MAX_REUSABLE {
             self.rendered.push((rendering, content.clone()));
         }
     }
 }
 
-/// The number of events per user to read, newest first. It is more than an email shows.
-const READ: usize = 200;
+/// The number of events per user to check, newest first. It is more than an email shows.
+const CHECKED_EVENTS: usize = 200;
 /// The most followed things that an email names.
-const NAMED: usize = 3;
+const MAX_NAMED: usize = 3;
 
 /// The current follows of some users that concern their events.
 #[derive(Debug, Default)]
@@ -84,53 +83,52 @@ impl Reasons {
     pub(super) async fn of(shown: &[(&UserId, Vec<&Event>)], catalog: &Catalog) -> Result<Self> {
         let mut pairs: BTreeSet<(FollowKey, &UserId)> = BTreeSet::new();
         for (user, events) in shown {
-            let events = events.iter().take(READ);
-            let details = events.filter_map(|event| catalog.details(event));
+            let details =
+                events.iter().take(CHECKED_EVENTS).filter_map(|event| catalog.details(event));
             let keys = details.flat_map(|details| details.follow_keys());
             pairs.extend(keys.map(|key| (key, *user)));
         }
         let keys: BTreeSet<&FollowKey> = pairs.iter().map(|(key, _)| key).collect();
-        let objects = keys.iter().map(|key| ObjectKey::stored(key.as_str()));
-        let objects: Vec<ObjectKey> = objects.collect();
-        let found = catalog.records(&objects).await?;
-        let named = keys.into_iter().zip(found);
-        let named = named.filter_map(|(key, object)| Some((key.clone(), named_by(key, object?)?)));
-        let named: HashMap<FollowKey, Followed> = named.collect();
-        let pairs = pairs.into_iter().filter(|(key, _)| named.contains_key(key));
-        let pairs = pairs.map(|(key, user)| (key, user.clone()));
-        let pairs: Vec<(FollowKey, UserId)> = pairs.collect();
-        let follows = match pairs.is_empty() {
-            true => Vec::new(),
-            false => catalog.context().store.following(&pairs).await?,
+        let object_keys: Vec<ObjectKey> =
+            keys.iter().map(|key| ObjectKey::stored(key.as_str())).collect();
+        let objects = catalog.records(&object_keys).await?;
+        let mut named: HashMap<FollowKey, Followed> = HashMap::new();
+        for (key, object) in keys.into_iter().zip(objects) {
+            if let Some(followed) = object.and_then(|object| named_by(key, object)) {
+                named.insert(key.clone(), followed);
+            }
+        }
+        pairs.retain(|(key, _)| named.contains_key(key));
+        let pairs: Vec<(FollowKey, UserId)> =
+            pairs.into_iter().map(|(key, user)| (key, user.clone())).collect();
+        let follows = if pairs.is_empty() {
+            Vec::new()
+        } else {
+            catalog.context().store.following(&pairs).await?
         };
-        let following = pairs.into_iter().zip(follows);
-        let following = following.filter_map(|(pair, follows)| follows.then_some(pair));
-        Ok(Self { following: following.collect(), named })
+        let following = pairs.into_iter().zip(follows).filter(|(_, follows)| *follows);
+        Ok(Self { following: following.map(|(pair, _)| pair).collect(), named })
     }
 
     /// Returns the followed things that concern the email's items, those with the most items first.
     pub(crate) fn because(&self, user: &UserId, content: &EmailContent) -> Vec<Followed> {
-        let mut shown: Vec<(FollowKey, usize)> = Vec::new();
-        for (_, item) in content.items() {
-            let Some(key) = self.followed(user, item) else {
-                continue;
-            };
-            match shown.iter_mut().find(|(known, _)| *known == key) {
+        let mut counts: Vec<(FollowKey, usize)> = Vec::new();
+        for key in content.items().filter_map(|(_, item)| self.followed_key(user, item)) {
+            match counts.iter_mut().find(|(known, _)| *known == key) {
                 Some((_, items)) => *items += 1,
-                None => shown.push((key, 1)),
+                None => counts.push((key, 1)),
             }
         }
-        shown.sort_by_key(|(_, items)| std::cmp::Reverse(*items));
-        let followed = shown.iter().filter_map(|(key, _)| self.named.get(key));
-        followed.take(NAMED).cloned().collect()
+        counts.sort_by_key(|(_, items)| std::cmp::Reverse(*items));
+        let followed = counts.iter().filter_map(|(key, _)| self.named.get(key));
+        followed.take(MAX_NAMED).cloned().collect()
     }
 
     /// Returns the first of the item's follow keys that the user follows.
-    fn followed(&self, user: &UserId, item: &EmailItem) -> Option<FollowKey> {
+    fn followed_key(&self, user: &UserId, item: &EmailItem) -> Option<FollowKey> {
         let keys = item.details.as_deref().map(Details::follow_keys)?;
         let mut pairs = keys.into_iter().map(|key| (key, user.clone()));
-        let found = pairs.find(|pair| self.following.contains(pair));
-        found.map(|(key, _)| key)
+        pairs.find(|pair| self.following.contains(pair)).map(|(key, _)| key)
     }
 }
 

@@ -1,8 +1,8 @@
 //! Sends emails to the provider, call by call, a few at a time.
 //!
 //! `sending` and the reference of the call are durable before the call (P4). Each call is settled
-//! when it is answered. A call starts at most [`FRESH`] after its users and objects were checked
-//! (P6, P7): emails are built in small portions, and waiting emails are built again.
+//! when it is answered. A call starts at most [`MAX_CHECK_AGE`] after its users and objects were
+//! checked (P6, P7): emails are built in small portions, and waiting emails are built again.
 
 use std::collections::VecDeque;
 
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::super::compose::BuiltEmail;
 use super::super::outcomes::{Attempt, Decisions};
-use super::super::throttle::{FRESH, ThrottleState};
+use super::super::throttle::{MAX_CHECK_AGE, ThrottleState};
 use super::Sender;
 use crate::domain::delivery::{Handover, Transition};
 use crate::domain::{Delivery, DeliveryState};
@@ -27,25 +27,22 @@ impl Sender {
     ///
     /// A portion is built when its first call may start. Emails whose checks became stale are built
     /// again with the next one.
-    pub(super) async fn send(&self, mut rest: Vec<Delivery>) -> Result<()> {
+    pub(super) async fn send(&self, mut rows: Vec<Delivery>) -> Result<()> {
         let mut slot = None;
-        while !rest.is_empty() {
+        while !rows.is_empty() {
             self.throttle.check_reports().await?;
             let state = self.throttle.before_call().await?;
             if state != ThrottleState::Open {
-                return self.put_back(rest.iter(), &state).await;
+                return self.defer_all(&rows, &state).await;
             }
             self.wait_for_slot(&mut slot).await;
-            let at = self.context.clock.now();
-            let portion = self.throttle.account.state().portion.unwrap_or(usize::MAX);
-            let portion = &rest[..rest.len().min(portion)];
-            let built = self.compose.build(portion, at).boxed().await?;
+            let built_at = self.context.clock.now();
+            let check_size = self.throttle.account.state().check_size.unwrap_or(usize::MAX);
+            let portion = &rows[..rows.len().min(check_size)];
+            let built = self.compose.build(portion, built_at).boxed().await?;
             // When the checks began. A single email is sent right after its checks, so their
             // duration does not matter.
-            let checked = match portion.len() {
-                1 => self.context.clock.now(),
-                _ => at,
-            };
+            let checked_at = if portion.len() == 1 { self.context.clock.now() } else { built_at };
             let decisions = Decisions {
                 settlements: built.settlements,
                 deferrals: built.deferrals,
@@ -53,57 +50,51 @@ impl Sender {
                 ..Decisions::default()
             };
             let concluded = self.ledger.conclude(portion, decisions).await?;
-            self.throttle.watch(&concluded.settlements, concluded.excused).await?;
-            let (emails, mut unbuilt) = (built.emails, rest.split_off(built.rows));
-            let all = emails.len();
-            let calls = self.make_calls(emails, (at, checked), &mut slot);
-            rest = calls.boxed().await?;
-            let sent = all - rest.len();
-            self.throttle.account.state().record_portion(sent, all);
-            rest.append(&mut unbuilt);
+            self.throttle.record_outcomes(&concluded.settlements, concluded.excused).await?;
+            let (emails, mut unbuilt) = (built.emails, rows.split_off(built.rows));
+            let checked = emails.len();
+            let calls = self.make_calls(emails, built_at, checked_at, &mut slot);
+            rows = calls.boxed().await?;
+            let sent = checked - rows.len();
+            self.throttle.account.state().adapt_check_size(sent, checked);
+            rows.append(&mut unbuilt);
         }
         drop(slot);
-        self.throttle.share(None).await
+        self.throttle.publish_outcomes(None).await
     }
 
-    /// Makes the calls for emails that were built `at` that time, after they were `checked`.
-    /// Returns the rows whose checks became stale before their call. `slot` keeps the slot that is
-    /// not used yet.
+    /// Makes the calls for emails that were built and checked at these times. Returns the rows
+    /// whose checks became stale before their call. `slot` keeps the slot that is not used yet.
     ///
     /// Each call runs in its own task. A future that is not polled would keep its place in the
     /// queue for a lock or a connection, and block others.
     async fn make_calls(
         &self,
         emails: Vec<BuiltEmail>,
-        (at, checked): (DateTime<Utc>, DateTime<Utc>),
+        built_at: DateTime<Utc>,
+        checked_at: DateTime<Utc>,
         slot: &mut Option<OwnedSemaphorePermit>,
     ) -> Result<Vec<Delivery>> {
-        let mut calls = self.group(emails);
+        let mut calls = self.group_into_calls(emails);
         let mut running = JoinSet::new();
         let (mut state, mut is_stale) = (Ok(ThrottleState::Open), false);
         loop {
-            let goes_on = !is_stale && matches!(state, Ok(ThrottleState::Open));
-            let ended = if goes_on && !calls.is_empty() {
+            let may_start = !is_stale && matches!(state, Ok(ThrottleState::Open));
+            let ended = if may_start && !calls.is_empty() {
                 self.wait_for_slot(slot).await;
                 state = self.throttle.before_call().await;
                 // The other half of the limit is for the call itself.
-                is_stale = self.context.clock.now() - checked > FRESH / 2;
+                is_stale = self.context.clock.now() - checked_at > MAX_CHECK_AGE / 2;
                 if !is_stale
                     && matches!(state, Ok(ThrottleState::Open))
-                    && let Some(mut call) = calls.pop_front()
+                    && let Some(call) = self.next_call(&mut calls)
                 {
-                    let now = self.context.clock.now();
-                    let is_proven = self.throttle.account.state().is_proven(now);
-                    if call.len() > 1 && self.retry.certainty == Certainty::Never && !is_proven {
-                        // A lost outcome would stay unknown. Risk only one email.
-                        let others = call.split_off(1);
-                        calls.push_front(others);
-                    }
                     let (sender, slot) = (self.clone(), slot.take());
                     let call = async move {
-                        let alone = sender.call(call, at, checked).await;
+                        let to_send_alone =
+                            sender.make_first_call(call, built_at, checked_at).await;
                         drop(slot);
-                        alone
+                        to_send_alone
                     };
                     running.spawn(call.boxed());
                 }
@@ -116,19 +107,33 @@ impl Sender {
                 }
             };
             match ended.map(came_to) {
-                Some(Ok(alone)) => calls.extend(alone.into_iter().map(|email| vec![email])),
+                Some(Ok(to_send_alone)) => {
+                    calls.extend(to_send_alone.into_iter().map(|email| vec![email]));
+                }
                 Some(Err(error)) => state = state.and(Err(error)),
                 None => {}
             }
         }
-        let rest: Vec<Delivery> = calls.into_iter().flatten().map(|email| email.row).collect();
+        let rows: Vec<Delivery> = calls.into_iter().flatten().map(|email| email.row).collect();
         match state? {
-            ThrottleState::Open => Ok(rest),
+            ThrottleState::Open => Ok(rows),
             state => {
-                self.put_back(rest.iter(), &state).await?;
+                self.defer_all(&rows, &state).await?;
                 Ok(Vec::new())
             }
         }
+    }
+
+    /// Takes the next call. If its outcome could be lost, because the provider has not answered
+    /// recently, it has only one email: a lost outcome would stay unknown.
+    fn next_call(&self, calls: &mut VecDeque<Vec<BuiltEmail>>) -> Option<Vec<BuiltEmail>> {
+        let mut call = calls.pop_front()?;
+        let is_proven = self.throttle.account.state().is_proven(self.context.clock.now());
+        if call.len() > 1 && self.retry.certainty == Certainty::Never && !is_proven {
+            let others = call.split_off(1);
+            calls.push_front(others);
+        }
+        Some(call)
     }
 
     /// Waits until a call may start, by the limits of concurrency and rate. Calls run one at a time
@@ -143,31 +148,29 @@ impl Sender {
     }
 
     /// Groups the emails into calls as the mailer requires.
-    fn group(&self, emails: Vec<BuiltEmail>) -> VecDeque<Vec<BuiltEmail>> {
+    fn group_into_calls(&self, emails: Vec<BuiltEmail>) -> VecDeque<Vec<BuiltEmail>> {
         let messages: Vec<Message> = emails.iter().map(|email| email.message.clone()).collect();
         let mut emails: Vec<Option<BuiltEmail>> = emails.into_iter().map(Some).collect();
-        let mut call = |places: Vec<usize>| -> Vec<BuiltEmail> {
-            let emails = places.into_iter().filter_map(|place| emails[place].take());
-            emails.collect()
+        let mut take_emails = |indices: Vec<usize>| -> Vec<BuiltEmail> {
+            indices.into_iter().filter_map(|index| emails[index].take()).collect()
         };
-        let calls = self.mailer.calls(&messages).into_iter();
-        calls.map(&mut call).collect()
+        self.mailer.calls(&messages).into_iter().map(&mut take_emails).collect()
     }
 
     /// Makes a call for the first time. Returns the emails that must be sent alone.
-    async fn call(
+    async fn make_first_call(
         &self,
         emails: Vec<BuiltEmail>,
-        at: DateTime<Utc>,
-        checked: DateTime<Utc>,
+        built_at: DateTime<Utc>,
+        checked_at: DateTime<Utc>,
     ) -> Result<Vec<BuiltEmail>> {
-        let permit = self.throttle.send_permit(at);
-        let permit = self.throttle.fresh_permit(permit, checked);
+        let permit = self.throttle.send_permit(built_at);
+        let permit = self.throttle.fresh_permit(permit, checked_at);
         if permit.withheld().is_some() {
             // Marking the rows as `sending` would count an attempt. Stale emails are built again.
             return Ok(emails);
         }
-        let reference = self.reference(&emails);
+        let reference = self.new_reference(&emails);
         let handover = |email: &BuiltEmail| {
             Transition::HandOver(Handover {
                 id: email.row.id.clone(),
@@ -178,46 +181,47 @@ impl Sender {
         crash::point("before-sending");
         // The rows are durably `sending` before the provider receives the call.
         let handovers = emails.iter().map(handover).collect();
-        let ours = self.ledger.advance(handovers, at).await?;
+        let applied = self.ledger.advance(handovers, built_at).await?;
         crash::point("after-sending");
-        let sending = |mut email: BuiltEmail| {
-            email.row.state = DeliveryState::Sending;
-            email.row.attempts.made += 1;
-            email.row.attempts.call = Some(reference.clone());
-            email.row.attempts.called_at = Some(at);
-            email
-        };
-        let ours = emails.into_iter().zip(ours).filter(|(_, ours)| *ours);
-        let emails: Vec<BuiltEmail> = ours.map(|(email, _)| sending(email)).collect();
-        let concluded = self.make(&reference, &emails, Attempt::First, &permit).boxed().await?;
-        let alone = self.recall(emails, &concluded.alone).await?;
-        self.throttle.watch(&concluded.settlements, concluded.excused).await?;
-        Ok(alone)
+        let mut sending = Vec::with_capacity(emails.len());
+        for (mut email, applied) in emails.into_iter().zip(applied) {
+            if applied {
+                email.row.state = DeliveryState::Sending;
+                email.row.attempts.made += 1;
+                email.row.attempts.call = Some(reference.clone());
+                email.row.attempts.called_at = Some(built_at);
+                sending.push(email);
+            }
+        }
+        let call = self.make_call(&reference, &sending, Attempt::First, &permit);
+        let concluded = call.boxed().await?;
+        let to_send_alone = self.recall(sending, &concluded.to_send_alone).await?;
+        self.throttle.record_outcomes(&concluded.settlements, concluded.excused).await?;
+        Ok(to_send_alone)
     }
 
     /// Returns these emails of a rejected call to `pending`, so that each can be sent alone. If the
     /// process died first, a later worker would treat their outcomes as unknown.
-    async fn recall(&self, emails: Vec<BuiltEmail>, places: &[usize]) -> Result<Vec<BuiltEmail>> {
-        if places.is_empty() {
+    async fn recall(&self, emails: Vec<BuiltEmail>, indices: &[usize]) -> Result<Vec<BuiltEmail>> {
+        if indices.is_empty() {
             return Ok(Vec::new());
         }
         crash::point("before-recall");
-        let emails = emails.into_iter().enumerate();
-        let emails = emails.filter(|(place, _)| places.contains(place));
-        let mut alone: Vec<BuiltEmail> = emails.map(|(_, email)| email).collect();
+        let rejected = emails.into_iter().enumerate().filter(|(index, _)| indices.contains(index));
+        let mut rejected: Vec<BuiltEmail> = rejected.map(|(_, email)| email).collect();
         let recall = |email: &BuiltEmail| Transition::Recall(email.row.id.clone());
-        let (recalls, now) = (alone.iter().map(recall).collect(), self.context.clock.now());
-        let mut recalled = self.ledger.advance(recalls, now).await?.into_iter();
+        let (recalls, now) = (rejected.iter().map(recall).collect(), self.context.clock.now());
+        let mut applied = self.ledger.advance(recalls, now).await?.into_iter();
         crash::point("after-recall");
-        alone.retain(|_| recalled.next().unwrap_or(false));
-        for email in &mut alone {
+        rejected.retain(|_| applied.next().unwrap_or(false));
+        for email in &mut rejected {
             email.row.state = DeliveryState::Pending;
         }
-        Ok(alone)
+        Ok(rejected)
     }
 
     /// Makes a call whose rows are `sending`, and writes the outcomes.
-    pub(super) async fn make(
+    pub(super) async fn make_call(
         &self,
         reference: &str,
         emails: &[BuiltEmail],
@@ -227,44 +231,33 @@ impl Sender {
         if emails.is_empty() {
             return Ok(Decisions::default());
         }
-        let messages: Vec<Message> = emails.iter().map(|email| email.message.clone()).collect();
         if attempt == Attempt::Repeated {
             self.throttle.account.wait_for_rate().await;
         }
-        let (outcomes, until) = match self.throttle.before_send(permit).await {
-            Ok(()) => {
-                let began = Instant::now();
-                let outcomes = self.mailer.send(reference, &messages, permit).await;
-                let names = outcomes.iter().map(Outcome::as_str);
-                self.context.metrics.called(began.elapsed(), names);
-                (outcomes, None)
-            }
-            Err((reason, until)) => (vec![Outcome::Withheld(reason); messages.len()], until),
-        };
+        let (outcomes, until) = self.send_messages(reference, emails, permit).await;
         crash::point("after-send");
         let (now, provider) = (self.context.clock.now(), self.mailer.name());
         let mut decisions = self.retry.decide(emails, outcomes, attempt, provider, now);
         for deferral in &mut decisions.deferrals {
             deferral.not_before = until.unwrap_or(deferral.not_before);
         }
-        let (stop, summary) = (decisions.stop.take(), decisions.summary.take());
+        let suppressions = std::mem::take(&mut decisions.suppressions);
+        let (pause_reason, summary) = (decisions.pause_reason.take(), decisions.summary.take());
         let wait = summary.as_ref().and_then(|call| {
             let retry_after = self.throttle.settings().retry_after;
-            let mut account = self.throttle.account.state();
-            account.record_call(call, retry_after, now)
+            self.throttle.account.state().record_call(call, retry_after, now)
         });
         // Other calls must not start meanwhile. The outcomes are stored in any case.
         let closed = match wait {
-            Some(wait) => self.throttle.close(now + wait).await,
+            Some(wait) => self.throttle.close_until(now + wait).await,
             None => Ok(()),
         };
-        let suppressions = std::mem::take(&mut decisions.undeliverable);
         let rows = emails.iter().map(|email| &email.row);
         let concluded = self.ledger.conclude(rows, decisions).await;
-        if let Some(reason) = stop {
+        if let Some(reason) = pause_reason {
             self.throttle.pause(reason).await?;
-        } else if let Some(why) = summary.and_then(|call| call.lost) {
-            self.throttle.share(Some(&why)).await?;
+        } else if let Some(why) = summary.and_then(|call| call.lost_reason) {
+            self.throttle.publish_outcomes(Some(&why)).await?;
         }
         closed?;
         if !suppressions.is_empty() {
@@ -274,23 +267,39 @@ impl Sender {
         concluded
     }
 
-    /// Defers rows that may not be sent now.
-    async fn put_back<'a>(
+    /// Sends the messages, if their call may still start. Returns their outcomes, and until when to
+    /// defer them, if that is known.
+    async fn send_messages(
         &self,
-        rows: impl Iterator<Item = &'a Delivery>,
-        state: &ThrottleState,
-    ) -> Result<()> {
+        reference: &str,
+        emails: &[BuiltEmail],
+        permit: &Permit,
+    ) -> (Vec<Outcome>, Option<DateTime<Utc>>) {
+        let messages: Vec<Message> = emails.iter().map(|email| email.message.clone()).collect();
+        if let Err((reason, until)) = self.throttle.before_send(permit).await {
+            return (vec![Outcome::Withheld(reason); messages.len()], until);
+        }
+        let start = Instant::now();
+        let outcomes = self.mailer.send(reference, &messages, permit).await;
+        self.context.metrics.called(start.elapsed(), outcomes.iter().map(Outcome::as_str));
+        (outcomes, None)
+    }
+
+    /// Defers rows that may not be sent now.
+    async fn defer_all(&self, rows: &[Delivery], state: &ThrottleState) -> Result<()> {
         let (reason, until) = state.deferral();
         let not_before = until.unwrap_or(self.context.clock.now());
         let mut decisions = Decisions::default();
-        rows.for_each(|row| decisions.defer(row, DeliveryState::Pending, not_before, &reason));
+        for row in rows {
+            decisions.defer(row, DeliveryState::Pending, not_before, &reason);
+        }
         self.ledger.conclude([], decisions).await.map(drop)
     }
 
     /// Returns the reference of a call: the account's prefix and a hash of its deliveries and their
     /// attempts. A new attempt has a new reference. A repeated call has its old one, from the
     /// ledger.
-    fn reference(&self, emails: &[BuiltEmail]) -> String {
+    fn new_reference(&self, emails: &[BuiltEmail]) -> String {
         let mut hash = Sha256::new();
         for email in emails {
             hash.update(email.row.id.as_str().as_bytes());

@@ -13,6 +13,7 @@ use futures::FutureExt;
 use super::super::outcomes::{Attempt, Decisions};
 use super::super::throttle::ThrottleState;
 use super::Sender;
+use crate::domain::delivery::Settlement;
 use crate::domain::{Delivery, DeliveryId, DeliveryState};
 use crate::email::{Certainty, Permit, QueryAnswer, Silence};
 use crate::engine::{Result, crash};
@@ -39,7 +40,7 @@ impl Sender {
                 // The row does not name its call.
                 None => self.give_up(&rows).await?,
             };
-            self.throttle.watch(&concluded.settlements, concluded.excused).await?;
+            self.throttle.record_outcomes(&concluded.settlements, concluded.excused).await?;
         }
         Ok(())
     }
@@ -58,7 +59,7 @@ impl Sender {
         self.ledger.tally.record_started(&rows);
         let ids: Vec<DeliveryId> = rows.iter().map(|row| row.id.clone()).collect();
         let resolved = self.resolve_rows(call, rows, now, permit).boxed();
-        let resolved = self.ledger.holding(&ids, resolved).await;
+        let resolved = self.ledger.renew_while(&ids, resolved).await;
         let owner = &self.context.owner;
         store.release(&Release::Lease { name: &name, owner }).await?;
         resolved
@@ -74,18 +75,20 @@ impl Sender {
         let certainty = self.retry.certainty;
         // Another account does not know the call.
         let is_known = call.starts_with(&self.throttle.account_prefix);
-        let tried = rows.iter().filter_map(|row| row.attempts.called_at).max();
-        let can_resolve = |tried: &DateTime<Utc>| {
-            is_known && certainty != Certainty::Never && now < self.retry.hope(*tried)
+        let called_at = rows.iter().filter_map(|row| row.attempts.called_at).max();
+        let can_resolve = |called_at: &DateTime<Utc>| {
+            is_known
+                && certainty != Certainty::Never
+                && now < self.retry.resolve_deadline(*called_at)
         };
-        let Some(tried) = tried.filter(can_resolve) else {
+        let Some(called_at) = called_at.filter(can_resolve) else {
             return self.give_up(&rows).await;
         };
         match self.throttle.before_call().await? {
             ThrottleState::Open if certainty == Certainty::Ask => {
-                self.ask(call, &rows, tried, now).await
+                self.ask(call, &rows, called_at, now).await
             }
-            ThrottleState::Open => self.repeat(call, rows, (tried, now), permit).await,
+            ThrottleState::Open => self.repeat(call, rows, called_at, now, permit).await,
             ThrottleState::ClosedUntil(until) => self.check_again_at(&rows, until).await,
             ThrottleState::Paused(_) | ThrottleState::Stopping => {
                 self.check_again_at(&rows, now).await
@@ -101,20 +104,21 @@ impl Sender {
         &self,
         call: &str,
         mut rows: Vec<Delivery>,
-        (tried, now): (DateTime<Utc>, DateTime<Utc>),
+        called_at: DateTime<Utc>,
+        now: DateTime<Utc>,
         permit: Permit,
     ) -> Result<Decisions> {
         rows.sort_unstable_by(|a, b| a.user.cmp(&b.user));
-        let built = self.compose.build(&rows, tried).await?;
+        let built = self.compose.build(&rows, called_at).await?;
         let (emails, excluded) = (built.emails, built.settlements);
         let permit = self.throttle.fresh_permit(permit, self.context.clock.now());
-        let mut concluded = self.make(call, &emails, Attempt::Repeated, &permit).await?;
+        let mut concluded = self.make_call(call, &emails, Attempt::Repeated, &permit).await?;
         let waits = |id: &DeliveryId| concluded.deferrals.iter().any(|wait| wait.id == *id);
-        let still_unknown = emails.iter().any(|email| waits(&email.row.id));
+        let is_still_unknown = emails.iter().any(|email| waits(&email.row.id));
         // The id is the call's reference: the provider accepted the original call, which included
         // the excluded users.
-        let mut settled = concluded.settlements.iter();
-        let accepted_whole = settled.any(|end| end.provider_id.as_deref() == Some(call));
+        let is_call = |end: &Settlement| end.provider_id.as_deref() == Some(call);
+        let has_accepted_all = concluded.settlements.iter().any(is_call);
         let mut decisions = Decisions::default();
         for row in &rows {
             let Some(end) = excluded.iter().find(|end| end.id == row.id) else {
@@ -123,18 +127,18 @@ impl Sender {
             let items = row.outcome.items;
             let why = end.reason.as_deref().unwrap_or_default();
             let reason = format!("it may have been emailed before it was found that {why}");
-            if accepted_whole {
-                decisions.sent(row, items, call.to_owned());
-            } else if still_unknown {
-                let next = self.retry.next_check(tried, now);
+            if has_accepted_all {
+                decisions.settle_sent(row, items, call.to_owned());
+            } else if is_still_unknown {
+                let next = self.retry.next_check(called_at, now);
                 decisions.defer(row, DeliveryState::Sending, next, &reason);
             } else {
                 decisions.settle(row, DeliveryState::Unknown, items, &reason);
             }
         }
-        let others = self.ledger.conclude(&rows, decisions).await?;
-        concluded.settlements.extend(others.settlements);
-        concluded.deferrals.extend(others.deferrals);
+        let concluded_excluded = self.ledger.conclude(&rows, decisions).await?;
+        concluded.settlements.extend(concluded_excluded.settlements);
+        concluded.deferrals.extend(concluded_excluded.deferrals);
         Ok(concluded)
     }
 
@@ -143,33 +147,33 @@ impl Sender {
         &self,
         call: &str,
         rows: &[Delivery],
-        tried: DateTime<Utc>,
+        called_at: DateTime<Utc>,
         now: DateTime<Utc>,
     ) -> Result<Decisions> {
-        let soonest = tried + self.retry.settings.ask_after;
+        let soonest = called_at + self.retry.settings.ask_after;
         if now < soonest {
             return self.check_again_at(rows, soonest).await;
         }
-        let next = self.retry.next_check(tried, now);
+        let next = self.retry.next_check(called_at, now);
         let ids: Vec<DeliveryId> = rows.iter().map(|row| row.id.clone()).collect();
         if let Err((_, until)) = self.throttle.before_send(&Permit::always()).await {
             return self.check_again_at(rows, until.unwrap_or(next)).await;
         }
         let answers = self.mailer.ask(call, &ids).await;
         // The provider's wait starts when its answer arrives.
-        let answered = self.context.clock.now();
+        let answered_at = self.context.clock.now();
         crash::point("after-ask");
-        let mut wait = None;
+        let mut closed_until = None;
         let silence = std::iter::repeat_with(|| {
-            QueryAnswer::Silent("the provider said nothing of it".into())
+            QueryAnswer::Silent("the provider said nothing about it".into())
         });
         let mut decisions = Decisions::default();
         for (row, answer) in rows.iter().zip(answers.into_iter().chain(silence)) {
             match answer {
                 QueryAnswer::Accepted(provider_id) => {
-                    decisions.sent(row, row.outcome.items, provider_id);
+                    decisions.settle_sent(row, row.outcome.items, provider_id);
                 }
-                QueryAnswer::NotAccepted if now >= self.retry.believed(tried) => {
+                QueryAnswer::NotAccepted if now >= self.retry.not_accepted_counts_at(called_at) => {
                     let reason = "the provider does not know it";
                     decisions.defer(row, DeliveryState::Pending, now, reason);
                 }
@@ -178,16 +182,16 @@ impl Sender {
                     decisions.defer(row, DeliveryState::Sending, next, reason);
                 }
                 QueryAnswer::Silent(Silence { reason, after }) => {
-                    let after = after.and_then(|after| TimeDelta::from_std(after).ok());
-                    let until = after.map(|after| answered + after);
-                    wait = wait.max(until);
+                    let wait = after.and_then(|wait| TimeDelta::from_std(wait).ok());
+                    let until = wait.map(|wait| answered_at + wait);
+                    closed_until = closed_until.max(until);
                     let next = until.map_or(next, |until| next.max(until));
                     decisions.defer(row, DeliveryState::Sending, next, &reason);
                 }
             }
         }
-        if let Some(until) = wait {
-            self.throttle.close(until).await?;
+        if let Some(until) = closed_until {
+            self.throttle.close_until(until).await?;
         }
         self.ledger.conclude(rows, decisions).await
     }
