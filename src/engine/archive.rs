@@ -173,7 +173,8 @@ impl Archive {
         let old = self.backlog.day(day).await?;
         let (count, now) = (self.backlog.count(day).await?, self.context.clock.now());
         let left = count.backlog.all().without(old.expired().all);
-        let is_blocked = count.backlog.mailable.is_nothing() && count.in_hand.is_nothing();
+        let is_blocked =
+            count.backlog.mailable.is_nothing() && count.in_open_deliveries.is_nothing();
         let expires = is_blocked && self.backlog.days_read(now).is_too_old(day);
         if dry_run {
             return Ok(if expires { PendingCounts::default() } else { left });
@@ -186,7 +187,7 @@ impl Archive {
             true => Backlog::default(),
             false => count.backlog,
         };
-        self.backlog.note(&old, noted, now).await?;
+        self.backlog.store_backlog(&old, noted, now).await?;
         Ok(left)
     }
 
@@ -207,9 +208,9 @@ impl Archive {
         let work = async {
             store.fix_day(summary.day).await?;
             // Its events may have to be emailed, even if this process dies in between.
-            self.backlog.disturb(summary.day, clock.now()).await?;
+            self.backlog.reset_note(summary.day, clock.now()).await?;
             let restored = file::restore(store, path, &summary, is_expired, progress).await;
-            self.backlog.disturb(summary.day, clock.now()).await?;
+            self.backlog.reset_note(summary.day, clock.now()).await?;
             restored
         };
         match self.holding(summary.day, work.boxed()).await? {

@@ -311,7 +311,7 @@ impl Fanouts {
         // The note of a day outside the window may say that nothing is left to email.
         let now = self.context.clock.now();
         if *day < self.backlog.days_read(now).window.first() {
-            self.backlog.disturb(*day, now).await?;
+            self.backlog.reset_note(*day, now).await?;
         }
         Ok(PushedPage { group, page, pushed, users })
     }
