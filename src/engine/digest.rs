@@ -143,8 +143,8 @@ impl Digests {
         Ok(())
     }
 
-    /// Passes the digests that a run would send to `on_digest`, and writes nothing. Every request is
-    /// a dry run here.
+    /// Passes the digests that a run would send to `on_digest`, and writes nothing. Every request
+    /// is a dry run here.
     pub async fn dry_run(
         &self,
         request: &DigestRequest,

@@ -28,18 +28,18 @@ impl Run<'_> {
             .user_backlogs(all_stacks, &users, &suppressed, &mut self.catalog, is_older)
             .await?;
         user_backlogs.iter().for_each(|user| self.backlog_totals.add(user));
-        let mut due = Vec::new();
+        let mut candidates = Vec::new();
         for (stacks, user) in all_stacks.iter().zip(users) {
-            due.extend(self.check_due(stacks, user, &suppressed));
+            candidates.extend(self.check_due(stacks, user, &suppressed));
         }
-        let due = self.exclude_existing(due).await?;
-        let due = self.with_content(due).await?;
+        let candidates = self.exclude_existing(candidates).await?;
+        let mut due = self.with_content(candidates).await?;
         let report = &mut *self.report;
         let room = self.request.limit.map_or(usize::MAX, |limit| {
             limit.saturating_sub(report.due.users - report.due.busy) as usize
         });
         report.limited = due.len() > room;
-        let due: Vec<_> = due.into_iter().take(room).collect();
+        due.truncate(room);
         report.due.users += due.len() as u64;
         report.due.events += due.iter().map(|(_, content)| content.total).sum::<u64>();
         Ok(due)

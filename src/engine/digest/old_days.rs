@@ -242,8 +242,8 @@ impl BacklogDays {
         Ok(total)
     }
 
-    /// Returns the wanted events of the days that `is_included` selects, as far as they still apply,
-    /// for each user who has any. `users` are the records in the order of the stacks.
+    /// Returns the wanted events of the days that `is_included` selects, as far as they still
+    /// apply, for each user who has any. `users` are the records in the order of the stacks.
     ///
     /// Users who turned digests off want none. Users who may not be emailed, because they are
     /// unconfirmed or suppressed or have no address, want what they would get otherwise.
