@@ -62,8 +62,7 @@ impl BatchService {
             joins.chunk_by(|a, b| a.accumulator == b.accumulator).collect();
         let chunks = by_accumulator.chunks(ACCUMULATORS_PER_CHUNK);
         let calls: Vec<_> = chunks.map(|chunk| self.join_chunk(chunk.to_vec()).boxed()).collect();
-        let calls = futures::stream::iter(calls).buffer_unordered(IN_FLIGHT);
-        calls.try_collect::<()>().await
+        futures::stream::iter(calls).buffer_unordered(IN_FLIGHT).try_collect::<()>().await
     }
 
     /// Adds the events of these accumulators. Each element has all joins of one accumulator.
@@ -98,8 +97,8 @@ impl BatchService {
             let are_stored = store.put_accumulators(&changed, ids.next(at)).await?;
             remaining = Vec::new();
             let mut full = Vec::new();
-            let changed = changed.into_iter().zip(joins_of_changed);
-            for ((accumulator, joins), is_stored) in changed.zip(are_stored) {
+            let with_joins = changed.into_iter().zip(joins_of_changed);
+            for ((accumulator, joins), is_stored) in with_joins.zip(are_stored) {
                 if !is_stored {
                     remaining.push(joins);
                 } else if accumulator.ended.len() > MOST_ENDED {

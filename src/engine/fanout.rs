@@ -403,11 +403,10 @@ impl Fanouts {
         let lease = self.context.lease_until(lease_end);
         let progress: Vec<(Id, FanOutProgress)> =
             scans.iter().map(|scan| (scan.fanout.id, scan.progress())).collect();
-        let saved = self.context.store.save_fanouts(&lease, &progress).await?;
+        let mut are_saved = self.context.store.save_fanouts(&lease, &progress).await?.into_iter();
         let mut done = FannedOut::default();
-        let mut saved = saved.into_iter();
         scans.retain_mut(|scan| {
-            let is_saved = saved.next().unwrap_or(false);
+            let is_saved = are_saved.next().unwrap_or(false);
             if is_saved {
                 done.counts += std::mem::take(&mut scan.unsaved);
                 done.done += u64::from(scan.is_finished());

@@ -215,13 +215,13 @@ pub struct Activity {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Beat {
+struct Heartbeat {
     at: DateTime<Utc>,
     owner: String,
     stopped: bool,
 }
 
-impl Beat {
+impl Heartbeat {
     fn is_alive(&self, now: DateTime<Utc>) -> bool {
         !self.stopped && now - self.at < HEARTBEAT_TIMEOUT
     }
@@ -232,13 +232,13 @@ impl Activity {
     /// written since.
     pub async fn beat(&self, stopped: bool) -> Result<()> {
         let note = self.context.store.note(WORKER_NOTE).await?;
-        let last: Option<Beat> = note.as_deref().and_then(parse);
+        let last: Option<Heartbeat> = note.as_deref().and_then(parse);
         let (at, owner) = (self.context.clock.now(), self.context.owner.clone());
         let is_other_alive = last.is_some_and(|last| last.owner != owner && last.is_alive(at));
         if stopped && is_other_alive {
             return Ok(());
         }
-        self.write(WORKER_NOTE, note.as_deref(), &Beat { at, owner, stopped }).await
+        self.write(WORKER_NOTE, note.as_deref(), &Heartbeat { at, owner, stopped }).await
     }
 
     /// Records a run of digests.
@@ -257,7 +257,7 @@ impl Activity {
     /// Returns when a worker was last active and whether one runs; `None` if none ever did.
     pub async fn worker(&self) -> Result<Option<WorkerActivity>> {
         let note = self.context.store.note(WORKER_NOTE).await?;
-        let last: Option<Beat> = note.as_deref().and_then(parse);
+        let last: Option<Heartbeat> = note.as_deref().and_then(parse);
         let now = self.context.clock.now();
         Ok(last.map(|last| WorkerActivity { running: last.is_alive(now), seen: last.at }))
     }

@@ -224,7 +224,8 @@ impl BacklogDays {
             let suppressed = Suppressed::among(store, users.iter().flatten()).await?;
             let user_backlogs =
                 self.user_backlogs(&stacks, &users, &suppressed, &mut catalog, |_| true).await?;
-            let ids: Vec<UserId> = user_backlogs.iter().map(|one| one.user.clone()).collect();
+            let ids: Vec<UserId> =
+                user_backlogs.iter().map(|backlog| backlog.user.clone()).collect();
             let filter = DeliveryFilter::OpenDigests(&ids);
             let open = store.find_deliveries(&filter, ids.len()).await?;
             let covers = |row: &&Delivery| row.watermarks.iter().any(|(id, _)| id.day == day);
