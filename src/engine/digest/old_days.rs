@@ -128,13 +128,13 @@ impl BacklogDays {
         let mut old_days = OldDays::default();
         for day in days_with_stacks {
             let old = OldDay::new(day, notes.remove(&day));
-            let note_says =
+            let is_noted =
                 |condition: fn(&DayNote) -> bool| old.note.as_ref().is_some_and(condition);
-            if days.is_older(day) && !note_says(DayNote::is_clear) {
+            if days.is_older(day) && !is_noted(DayNote::is_clear) {
                 old_days.older.push(old);
-            } else if days.is_older(day) && note_says(DayNote::is_blocked) {
+            } else if days.is_older(day) && is_noted(DayNote::is_blocked) {
                 old_days.blocked.push(old);
-            } else if days.is_too_old(day) && !note_says(DayNote::is_settled) {
+            } else if days.is_too_old(day) && !is_noted(DayNote::is_settled) {
                 old_days.too_old.push(old);
             } else if days.is_too_old(day) && !old.expired().all.is_nothing() {
                 old_days.expired.push(day);
