@@ -386,8 +386,8 @@ impl Fanouts {
         Some(BatchPolicy { held_until, ..policy })
     }
 
-    /// Reads users of each audience that has more and of which all read users were pushed. The
-    /// audiences share the size of a page, but at least 500 users of each are read.
+    /// Reads the next users of each unfinished audience without unpushed users. The audiences share
+    /// the size of a page, but at least 500 users of each are read.
     async fn fetch_users(&self, scans: &mut [AudienceScan]) -> Result<()> {
         let limit = (self.settings().page / scans.len()).max(500);
         let empty = scans.iter_mut().filter(|scan| scan.users.is_empty() && !scan.exhausted);
