@@ -205,9 +205,9 @@ impl Fanouts {
         // Computed before the claim, so no later than the end of the leases.
         let lease_end = self.context.clock.now() + self.settings().lease;
         let (mut short, mut long) = self.claim(under_way, done).await?;
-        let arrived = long.iter().map(|group| group.scans.len()).sum();
+        let arrivals = long.iter().map(|group| group.scans.len()).sum();
         let (now, max) = (self.context.clock.now(), self.settings().merge);
-        match self.lingering.take_if_due(arrived, linger, max, now) {
+        match self.lingering.take_if_due(arrivals, linger, max, now) {
             None => {
                 let arrived = long.into_iter().flat_map(FanOutGroup::fanouts);
                 self.lingering.delay(arrived, lease_end);

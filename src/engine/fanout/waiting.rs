@@ -29,26 +29,26 @@ struct WaitState {
 const PAUSE_DIVISOR: i32 = 5;
 
 impl Lingering {
-    /// Removes and returns the waiting fan-outs if they start now, together with `arrived` new
+    /// Removes and returns the waiting fan-outs if they start now, together with `arrivals` new
     /// ones. Returns `None` if the new ones have to wait too.
     ///
     /// They start if none has started within `linger`, if arrivals have stopped, or if there are
     /// `max` of them.
     pub(super) fn take_if_due(
         &self,
-        arrived: usize,
+        arrivals: usize,
         linger: TimeDelta,
         max: usize,
         now: DateTime<Utc>,
     ) -> Option<Vec<Fanout>> {
         let mut state = self.lock();
         state.waiting.retain(|(_, lease_end)| now < *lease_end);
-        let count = state.waiting.len() + arrived;
+        let count = state.waiting.len() + arrivals;
         if count == 0 {
             return Some(Vec::new());
         }
-        if arrived > 0 {
-            state.arrivals += arrived;
+        if arrivals > 0 {
+            state.arrivals += arrivals;
             state.last_arrival = Some(now);
         }
         if count < max && state.expects_arrivals(linger, now) {
