@@ -257,7 +257,6 @@ fn why_ended(ended: &Ended) -> String {
             format!("some emails still wait, and nothing moved for delivery.patience; {next}")
         }
         Ended::Stopped => "stopped while some emails wait; the next run goes on with them".into(),
-        Ended::Settled => String::new(),
     }
 }
 

@@ -16,7 +16,7 @@ use chrono::{SecondsFormat, TimeDelta};
 use futures::FutureExt;
 use futures::future::{Either, select};
 
-use super::digest::old_days::BacklogDays;
+use super::digest::old_days::{BacklogDays, DayBacklog};
 use super::{Error, Result, Watcher};
 use crate::context::Context;
 use crate::domain::{Backlog, Day, PendingCounts};
@@ -64,7 +64,7 @@ impl Archive {
     ) -> Result<()> {
         if let (Some(folder), false) = (&request.export, request.dry_run) {
             // A wrong folder is an error on the first night, not only when a day is old enough.
-            file::prepare(folder)?;
+            file::create_folder(folder)?;
         }
         let now = self.context.clock.now();
         let window = self.backlog.days_read(now).window;
@@ -79,7 +79,7 @@ impl Archive {
             } else if day >= oldest_kept {
                 DayFate::Young
             } else {
-                self.old_day(day, stacks, request).await.unwrap_or_else(failed)
+                self.archive_old_day(day, stacks, request).await.unwrap_or_else(failed)
             };
             reports.push(DayReport { day, stacks, fate });
             progress.advance(1);
@@ -87,17 +87,21 @@ impl Archive {
         Ok(())
     }
 
-    async fn old_day(&self, day: Day, stacks: u64, request: &ArchiveRequest) -> Result<DayFate> {
+    async fn archive_old_day(
+        &self,
+        day: Day,
+        stacks: u64,
+        request: &ArchiveRequest,
+    ) -> Result<DayFate> {
         if request.dry_run {
-            if let Some(fate) = self.kept(day, request).await? {
+            if let Some(fate) = self.reason_to_keep(day, request).await? {
                 return Ok(fate);
             }
-            let file = request.export.as_ref();
-            let file = file.map(|folder| file::path(folder, day, 1));
+            let file = request.export.as_ref().map(|folder| file::path(folder, day, 1));
             return Ok(DayFate::Dropped { file });
         }
         let work = self.export_and_drop(day, stacks, request).boxed();
-        Ok(self.holding(day, work).await?.unwrap_or(DayFate::Held))
+        Ok(self.with_lease(day, work).await?.unwrap_or(DayFate::Held))
     }
 
     /// Exports and drops a day whose lease this process holds. `stacks` is its number of stacks
@@ -108,50 +112,48 @@ impl Archive {
         stacks: u64,
         request: &ArchiveRequest,
     ) -> Result<DayFate> {
-        self.context.store.fix_day(day).await?;
+        let store = self.context.store.as_ref();
+        store.fix_day(day).await?;
         // Another process may have archived it since it was listed.
-        if !self.context.store.days().await?.contains(&day) {
+        if !store.days().await?.contains(&day) {
             return Ok(DayFate::Held);
         }
-        if let Some(fate) = self.kept(day, request).await? {
+        if let Some(fate) = self.reason_to_keep(day, request).await? {
             return Ok(fate);
         }
-        let days = self.context.store.as_ref();
         let (draft, sum) = match &request.export {
             Some(folder) => {
-                let draft = ExportDraft::write(days, day, folder, &self.context.owner).await?;
+                let draft = ExportDraft::write(store, day, folder, &self.context.owner).await?;
                 let sum = draft.sum.clone();
                 (Some(draft), sum)
             }
-            None => (None, file::copy(days, day, std::io::sink()).await?),
+            None => (None, file::copy_documents(store, day, std::io::sink()).await?),
         };
         if sum.stacks == 0 {
-            let done = self.context.store.drop_day(day, &sum).await?;
+            let is_dropped = store.drop_day(day, &sum).await?;
             // If it was not empty when it was listed, another process has archived it since.
-            return Ok(match (done, stacks) {
-                (true, 0) => DayFate::Dropped { file: None },
-                _ => DayFate::Held,
-            });
+            let was_empty = is_dropped && stacks == 0;
+            let fate = if was_empty { DayFate::Dropped { file: None } } else { DayFate::Held };
+            return Ok(fate);
         }
         // This check covers events that arrived before the export. `drop_day` detects later ones.
-        if let Some(fate) = self.kept(day, request).await? {
+        if let Some(fate) = self.reason_to_keep(day, request).await? {
             return Ok(fate);
         }
         // The lease may have been lost while the process was suspended.
         if !self.take_lease(day).await? {
-            return Err(lost(day));
+            return Err(lease_lost(day));
         }
         draft.as_ref().map_or(Ok(()), ExportDraft::publish)?;
-        if self.context.store.drop_day(day, &sum).await? {
-            let file = draft.map(|draft| draft.target.clone());
-            return Ok(DayFate::Dropped { file });
+        if store.drop_day(day, &sum).await? {
+            return Ok(DayFate::Dropped { file: draft.map(|draft| draft.target) });
         }
         draft.as_ref().map_or(Ok(()), ExportDraft::withdraw)?;
         Ok(DayFate::Changed)
     }
 
     /// Returns why an old day stays, if it does.
-    async fn kept(&self, day: Day, request: &ArchiveRequest) -> Result<Option<DayFate>> {
+    async fn reason_to_keep(&self, day: Day, request: &ArchiveRequest) -> Result<Option<DayFate>> {
         if request.force {
             return Ok(None);
         }
@@ -162,32 +164,30 @@ impl Archive {
         if pending.days.contains(&day) {
             return Ok(Some(DayFate::Busy));
         }
-        let backlog = self.current_backlog(day, request.dry_run).await?;
-        let PendingCounts { people, events } = backlog;
-        Ok((!backlog.is_nothing()).then_some(DayFate::Unmailed { people, events }))
+        let unexpired = self.unexpired_backlog(day, request.dry_run).await?;
+        let PendingCounts { people, events } = unexpired;
+        Ok((!unexpired.is_nothing()).then_some(DayFate::Unmailed { people, events }))
     }
 
     /// Returns the wanted events of the day that no digest included and that have not expired. If
     /// only users who may not be emailed have any, these expire here once the day is too old.
-    async fn current_backlog(&self, day: Day, dry_run: bool) -> Result<PendingCounts> {
+    async fn unexpired_backlog(&self, day: Day, dry_run: bool) -> Result<PendingCounts> {
         let old = self.backlog.day(day).await?;
-        let (count, now) = (self.backlog.count(day).await?, self.context.clock.now());
-        let left = count.backlog.all().without(old.expired().all);
-        let is_blocked = count.backlog.mailable.is_nothing() && count.in_hand.is_nothing();
+        let DayBacklog { backlog, in_open_deliveries } = self.backlog.count(day).await?;
+        let now = self.context.clock.now();
+        let unexpired = backlog.all().without(old.expired().all);
+        let is_blocked = backlog.mailable.is_nothing() && in_open_deliveries.is_nothing();
         let expires = is_blocked && self.backlog.days_read(now).is_too_old(day);
         if dry_run {
-            return Ok(if expires { PendingCounts::default() } else { left });
+            return Ok(if expires { PendingCounts::default() } else { unexpired });
         }
-        if expires && !left.is_nothing() {
+        if expires && !unexpired.is_nothing() {
             let expired = self.backlog.expire(&old, now).await?;
-            return Ok(expired.map_or(left, |_| PendingCounts::default()));
+            return Ok(expired.map_or(unexpired, |_| PendingCounts::default()));
         }
-        let noted = match left.is_nothing() {
-            true => Backlog::default(),
-            false => count.backlog,
-        };
-        self.backlog.note(&old, noted, now).await?;
-        Ok(left)
+        let current = if unexpired.is_nothing() { Backlog::default() } else { backlog };
+        self.backlog.store_backlog(&old, current, now).await?;
+        Ok(unexpired)
     }
 
     /// Restores an exported day. The whole file is verified before anything is written.
@@ -207,12 +207,12 @@ impl Archive {
         let work = async {
             store.fix_day(summary.day).await?;
             // Its events may have to be emailed, even if this process dies in between.
-            self.backlog.disturb(summary.day, clock.now()).await?;
+            self.backlog.reset_note(summary.day, clock.now()).await?;
             let restored = file::restore(store, path, &summary, is_expired, progress).await;
-            self.backlog.disturb(summary.day, clock.now()).await?;
+            self.backlog.reset_note(summary.day, clock.now()).await?;
             restored
         };
-        match self.holding(summary.day, work.boxed()).await? {
+        match self.with_lease(summary.day, work.boxed()).await? {
             Some(()) => Ok(summary),
             None => Err(Error::Conflict(format!(
                 "{} is being archived or restored by another process; nothing of {} was restored. \
@@ -225,7 +225,7 @@ impl Archive {
     }
 
     /// Runs `work` under the day's lease; `None` if another process holds the lease.
-    async fn holding<T>(
+    async fn with_lease<T>(
         &self,
         day: Day,
         work: impl Future<Output = Result<T>> + Unpin,
@@ -233,15 +233,15 @@ impl Archive {
         if !self.take_lease(day).await? {
             return Ok(None);
         }
-        let done = match select(work, pin!(self.renew(day))).await {
-            Either::Left((done, _)) => done,
-            Either::Right((lost, _)) => Err(lost),
+        let result = match select(work, pin!(self.renew(day))).await {
+            Either::Left((result, _)) => result,
+            Either::Right((error, _)) => Err(error),
         };
         let lease = Release::Lease { name: &lease_of(day), owner: &self.context.owner };
         let released = self.context.store.release(&lease).await;
-        let done = done?;
+        let output = result?;
         released?;
-        Ok(Some(done))
+        Ok(Some(output))
     }
 
     /// Renews the lease until that fails. Returns the failure.
@@ -251,7 +251,7 @@ impl Archive {
             tokio::time::sleep(third).await;
             match self.take_lease(day).await {
                 Ok(true) => {}
-                Ok(false) => return lost(day),
+                Ok(false) => return lease_lost(day),
                 Err(error) => return error,
             }
         }
@@ -277,6 +277,6 @@ pub(crate) fn lease_of(day: Day) -> String {
     format!("day:{day}")
 }
 
-fn lost(day: Day) -> Error {
+fn lease_lost(day: Day) -> Error {
     Error::Conflict(format!("another process took over {day}; the day stays"))
 }

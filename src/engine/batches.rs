@@ -46,36 +46,37 @@ pub struct Join {
     pub policy: BatchPolicy,
 }
 
-/// The most accumulators that are added to at once.
-const JOINED_AT_ONCE: usize = 1_000;
-/// The number of such parts in progress: one is read while the other is stored.
+/// The most accumulators in a chunk of joins.
+const ACCUMULATORS_PER_CHUNK: usize = 1_000;
+/// The number of chunks in progress: one is read while the other is stored.
 const IN_FLIGHT: usize = 2;
-/// The most accumulators that are ended or changed at once.
-const AT_ONCE: usize = 500;
+/// The most accumulators that are read to be ended or changed.
+const ACCUMULATORS_PER_READ: usize = 500;
 
 impl BatchService {
     /// Adds all these events.
     pub async fn join(&self, mut joins: Vec<Join>) -> store::Result<()> {
         // The sort is stable, so the events of an accumulator stay in order.
         joins.sort_by(|a, b| a.accumulator.cmp(&b.accumulator));
-        let all = joins.chunk_by(|a, b| a.accumulator == b.accumulator);
-        let all: Vec<&[Join]> = all.collect();
-        let parts = all.chunks(JOINED_AT_ONCE);
-        let parts: Vec<_> = parts.map(|part| self.join_part(part.to_vec()).boxed()).collect();
-        let parts = futures::stream::iter(parts).buffer_unordered(IN_FLIGHT);
-        parts.try_collect::<()>().await
+        let by_accumulator: Vec<&[Join]> =
+            joins.chunk_by(|a, b| a.accumulator == b.accumulator).collect();
+        let chunks = by_accumulator.chunks(ACCUMULATORS_PER_CHUNK);
+        let calls: Vec<_> = chunks.map(|chunk| self.join_chunk(chunk.to_vec()).boxed()).collect();
+        futures::stream::iter(calls).buffer_unordered(IN_FLIGHT).try_collect::<()>().await
     }
 
-    /// Adds the events of these accumulators. The joins of each are adjacent.
-    async fn join_part(&self, mut left: Vec<&[Join]>) -> store::Result<()> {
+    /// Adds the events of these accumulators. Each element has all joins of one accumulator.
+    async fn join_chunk(&self, mut remaining: Vec<&[Join]>) -> store::Result<()> {
         let (store, ids) = (&self.context.store, &self.context.ids);
-        // A failed compare-and-set means that another process made progress, so the loop ends.
-        while !left.is_empty() && !self.add(&left).await? {
-            let found = left.iter().map(|joins| joins[0].accumulator.clone());
-            let found = store.accumulators(&found.collect::<Vec<_>>()).await?;
+        // Terminates: each failed compare-and-set means that another process changed the
+        // accumulator.
+        while !remaining.is_empty() && !self.append_to_open(&remaining).await? {
+            let accumulator_ids: Vec<AccumulatorId> =
+                remaining.iter().map(|joins| joins[0].accumulator.clone()).collect();
+            let accumulators = store.accumulators(&accumulator_ids).await?;
             let at = self.context.clock.now();
-            let (mut changed, mut whose) = (Vec::new(), Vec::new());
-            for (joins, accumulator) in left.into_iter().zip(found) {
+            let (mut changed, mut joins_of_changed) = (Vec::new(), Vec::new());
+            for (joins, accumulator) in remaining.into_iter().zip(accumulators) {
                 let new = || Accumulator::new(joins[0].accumulator.clone());
                 let mut accumulator = accumulator.unwrap_or_else(new);
                 let mut added = 0;
@@ -87,20 +88,23 @@ impl BatchService {
                         accumulator.advance(at);
                     }
                     changed.push(accumulator);
-                    whose.push(joins);
+                    joins_of_changed.push(joins);
                 }
             }
             if changed.is_empty() {
                 break;
             }
-            let put = store.put_accumulators(&changed, ids.next(at)).await?;
-            let lost = whose.into_iter().zip(&put).filter(|(_, put)| !**put);
-            left = lost.map(|(joins, _)| joins).collect();
-            let is_full = |(accumulator, put): &(Accumulator, bool)| {
-                *put && accumulator.ended.len() > MOST_ENDED
-            };
-            let full = changed.into_iter().zip(put).filter(is_full);
-            let full: Vec<Accumulator> = full.map(|(accumulator, _)| accumulator).collect();
+            let are_stored = store.put_accumulators(&changed, ids.next(at)).await?;
+            remaining = Vec::new();
+            let mut full = Vec::new();
+            let with_joins = changed.into_iter().zip(joins_of_changed);
+            for ((accumulator, joins), is_stored) in with_joins.zip(are_stored) {
+                if !is_stored {
+                    remaining.push(joins);
+                } else if accumulator.ended.len() > MOST_ENDED {
+                    full.push(accumulator);
+                }
+            }
             self.file(full, at).await?;
         }
         Ok(())
@@ -109,28 +113,27 @@ impl BatchService {
     /// Adds the events in one update, if all batches are open and nothing else changes. Returns
     /// whether that succeeded for all. Adjacent accumulators with the same events share an
     /// addition.
-    async fn add(&self, all: &[&[Join]]) -> store::Result<bool> {
-        let (store, ids) = (&self.context.store, &self.context.ids);
+    async fn append_to_open(&self, by_accumulator: &[&[Join]]) -> store::Result<bool> {
         let at = self.context.clock.now();
-        let (mut accumulators, mut additions) = (Vec::with_capacity(all.len()), Vec::new());
-        let have_same_events = |a: &&[Join], b: &&[Join]| {
-            let mut pairs = a.iter().zip(*b);
-            a.len() == b.len()
-                && pairs.all(|(a, b)| Arc::ptr_eq(&a.items, &b.items) && a.policy == b.policy)
-        };
-        for part in all.chunk_by(have_same_events) {
-            let (policy, joins) = (part[0][0].policy, part[0]);
-            let items = joins.iter().flat_map(|join| join.items.iter().cloned());
-            let is_one_policy = joins.iter().all(|join| join.policy == policy);
-            let addition = Addition::new(items.collect(), at, &policy);
-            let Some(addition) = addition.filter(|_| is_one_policy) else {
+        let mut accumulators = Vec::with_capacity(by_accumulator.len());
+        let mut additions = Vec::new();
+        for same_events in by_accumulator.chunk_by(|a, b| have_same_events(a, b)) {
+            let joins = same_events[0];
+            let policy = joins[0].policy;
+            if joins.iter().any(|join| join.policy != policy) {
+                return Ok(false);
+            }
+            let items = joins.iter().flat_map(|join| join.items.iter().cloned()).collect();
+            let Some(addition) = Addition::new(items, at, &policy) else {
                 return Ok(false);
             };
-            let place = additions.len();
-            accumulators.extend(part.iter().map(|joins| (joins[0].accumulator.clone(), place)));
+            let index = additions.len();
+            let ids = same_events.iter().map(|joins| joins[0].accumulator.clone());
+            accumulators.extend(ids.map(|id| (id, index)));
             additions.push(addition);
         }
-        store.add_to_open(&accumulators, &additions, ids.next(at)).await
+        let revision = self.context.ids.next(at);
+        self.context.store.add_to_open(&accumulators, &additions, revision).await
     }
 
     /// Ends batches that are due, files them and opens their deliveries, the earliest first.
@@ -143,15 +146,16 @@ impl BatchService {
     pub async fn step(&self) -> store::Result<Option<EndedBatches>> {
         let (store, ids) = (&self.context.store, &self.context.ids);
         let (now, lease) = (self.context.clock.now(), self.context.config.fanout.lease);
-        let due = AccumulatorFilter::Due(now);
-        let mut due = store.find_accumulators(&due, AT_ONCE).await?;
+        let filter = AccumulatorFilter::Due(now);
+        let mut due = store.find_accumulators(&filter, ACCUMULATORS_PER_READ).await?;
         if due.is_empty() {
             return Ok(None);
         }
-        let closing = due.iter().filter_map(|one| one.closing(now));
-        let quiet = quiet_until(&self.context, closing.cloned(), now).await?;
+        let closing = due.iter().filter_map(|accumulator| accumulator.closing(now));
+        let quiet_until = quiet_until(&self.context, closing.cloned(), now).await?;
         for accumulator in &mut due {
-            if let Some(until) = accumulator.closing(now).and_then(|of| quiet.get(&of.id)) {
+            let closing = accumulator.closing(now);
+            if let Some(until) = closing.and_then(|batch| quiet_until.get(&batch.id)) {
                 accumulator.defer(*until);
             }
             accumulator.advance(now);
@@ -160,22 +164,21 @@ impl BatchService {
             accumulator.lease = has_ended.then(|| self.context.lease_until(now + lease));
         }
         crash::point("before-end");
-        let put = store.put_accumulators(&due, ids.next(now)).await?;
+        let are_stored = store.put_accumulators(&due, ids.next(now)).await?;
         crash::point("after-end");
-        let ours = due.into_iter().zip(put).filter(|(_, put)| *put);
-        let ours = ours.map(|(accumulator, _)| accumulator).collect();
-        self.file(ours, now).await.map(Some)
+        let stored = due.into_iter().zip(are_stored).filter(|(_, is_stored)| *is_stored);
+        self.file(stored.map(|(accumulator, _)| accumulator).collect(), now).await.map(Some)
     }
 
-    /// Steps until no batch is due, or until the watcher asks to stop.
+    /// Steps until no batch is due, or until `progress` asks to stop.
     pub async fn drain(&self, progress: &dyn Watcher) -> store::Result<EndedBatches> {
-        let mut all = EndedBatches::default();
+        let mut total = EndedBatches::default();
         while !progress.stopping()
-            && let Some(closed) = self.step().await?
+            && let Some(ended) = self.step().await?
         {
-            all += closed;
+            total += ended;
         }
-        Ok(all)
+        Ok(total)
     }
 
     /// Files the ended batches of accumulators that were just stored. Opens their deliveries, and
@@ -185,64 +188,83 @@ impl BatchService {
         accumulators: Vec<Accumulator>,
         now: DateTime<Utc>,
     ) -> store::Result<EndedBatches> {
-        let Context { store, ids, .. } = &*self.context;
-        let ended = accumulators.iter().flat_map(|of| of.ended.clone());
-        let ended: Vec<Batch> = ended.collect();
+        let store = &self.context.store;
+        let ended: Vec<Batch> =
+            accumulators.iter().flat_map(|accumulator| accumulator.ended.clone()).collect();
         if ended.is_empty() {
             return Ok(EndedBatches::default());
         }
         let are_filed = store.file_batches(&ended).await?;
         crash::point("after-file");
-        let (mut filed, mut others) = (HashSet::with_capacity(ended.len()), Vec::new());
+        let (mut filed, mut conflicting) = (HashSet::with_capacity(ended.len()), Vec::new());
         for (batch, is_filed) in ended.iter().zip(are_filed) {
             if is_filed {
                 filed.insert(batch.id);
             } else {
                 // Ended batches never change, so only a damaged store gets here.
-                others.push(batch.id);
+                conflicting.push(batch.id);
                 tracing::error!(batch = %batch.id, "a batch is filed with other events; it stays in its accumulator");
             }
         }
-        let row = |batch: Id, user: UserId, queue_position: DateTime<Utc>| {
-            let occasion = Occasion::Batch(batch, queue_position);
-            Delivery::new(DeliveryId::batch(batch), user, occasion, ids.next(now), now)
-        };
-        let (mut rows, mut leaving) = (Vec::new(), HashMap::with_capacity(accumulators.len()));
+        let mut deliveries = Vec::new();
+        let mut filed_batches = HashMap::with_capacity(accumulators.len());
         for mut accumulator in accumulators {
             let mut ended = std::mem::take(&mut accumulator.ended);
             ended.retain(|batch| filed.contains(&batch.id));
-            let closing = |batch: &&Batch| batch.state == BatchState::Closing;
-            for batch in ended.iter().filter(closing) {
+            for batch in ended.iter().filter(|batch| batch.state == BatchState::Closing) {
                 let queue_position = accumulator.next_queue_position(now);
-                rows.push(row(batch.id, batch.user.clone(), queue_position));
+                deliveries.push(self.delivery_of(batch, queue_position, now));
             }
-            leaving.insert(accumulator.id, (accumulator.queue_position, ended));
+            filed_batches.insert(accumulator.id, (accumulator.queue_position, ended));
         }
-        let closed =
-            EndedBatches { ended: rows.len() as u64, canceled: (filed.len() - rows.len()) as u64 };
-        if !others.is_empty() {
+        let counts = EndedBatches {
+            ended: deliveries.len() as u64,
+            canceled: (filed.len() - deliveries.len()) as u64,
+        };
+        if !conflicting.is_empty() {
             // The filed events are emailed, even if the worker that filed them opened no delivery.
-            let others = store.filed(&others).await?.into_iter().flatten();
-            let others = others.filter(|batch| batch.state == BatchState::Closing);
-            rows.extend(others.map(|batch| row(batch.id, batch.user, now)));
+            let stored = store.filed(&conflicting).await?.into_iter().flatten();
+            let closing = stored.filter(|batch| batch.state == BatchState::Closing);
+            deliveries.extend(closing.map(|batch| self.delivery_of(&batch, now, now)));
         }
-        if !rows.is_empty() {
-            store.open(&rows).await?;
+        if !deliveries.is_empty() {
+            store.open(&deliveries).await?;
         }
         crash::point("after-row");
-        let current: Vec<AccumulatorId> = leaving.keys().cloned().collect();
-        let current = store.accumulators(&current).await?;
-        let current = current.into_iter().flatten().collect();
+        self.forget(&filed_batches, now).await?;
+        crash::point("after-forget");
+        Ok(counts)
+    }
+
+    fn delivery_of(
+        &self,
+        batch: &Batch,
+        queue_position: DateTime<Utc>,
+        now: DateTime<Utc>,
+    ) -> Delivery {
+        let occasion = Occasion::Batch(batch.id, queue_position);
+        let marker = self.context.ids.next(now);
+        Delivery::new(DeliveryId::batch(batch.id), batch.user.clone(), occasion, marker, now)
+    }
+
+    /// Removes filed batches from their accumulators, and stores the queue position of the last
+    /// email of each.
+    async fn forget(
+        &self,
+        filed: &HashMap<AccumulatorId, (Option<DateTime<Utc>>, Vec<Batch>)>,
+        now: DateTime<Utc>,
+    ) -> store::Result<()> {
+        let ids: Vec<AccumulatorId> = filed.keys().cloned().collect();
+        let accumulators = self.context.store.accumulators(&ids).await?;
         let forget = |accumulator: &mut Accumulator| {
-            let (queue_position, ended) = &leaving[&accumulator.id];
-            accumulator.forget_filed(ended, now).then(|| {
+            let (queue_position, batches) = &filed[&accumulator.id];
+            accumulator.forget_filed(batches, now).then(|| {
                 accumulator.queue_position = accumulator.queue_position.max(*queue_position);
                 accumulator.lease = None;
             })
         };
-        change(&self.context, current, forget).await?;
-        crash::point("after-forget");
-        Ok(closed)
+        change(&self.context, accumulators.into_iter().flatten().collect(), forget).await?;
+        Ok(())
     }
 
     /// Returns batches, newest first.
@@ -253,8 +275,8 @@ impl BatchService {
     /// Returns the batch with this id, whether open, ended or filed; `None` if there is none.
     pub async fn batch(&self, id: Id) -> Result<Option<Batch>> {
         if let Some(accumulator) = self.accumulator_of(id).await? {
-            let mut here = accumulator.open.into_iter().chain(accumulator.ended);
-            if let Some(batch) = here.find(|batch| batch.id == id) {
+            let mut unfiled = accumulator.open.into_iter().chain(accumulator.ended);
+            if let Some(batch) = unfiled.find(|batch| batch.id == id) {
                 return Ok(Some(batch));
             }
         }
@@ -264,17 +286,18 @@ impl BatchService {
     /// Returns batches for display, with object titles and the outcomes of their emails.
     pub async fn views(&self, batches: Vec<Batch>) -> Result<Vec<BatchView>> {
         let mut catalog = Catalog::of_emails(&self.context);
-        let kept = batches.iter().flat_map(|batch| &batch.contents.items);
-        let kept: Vec<Event> = kept.cloned().map(Event::from).collect();
-        catalog.load(kept.iter()).await?;
-        let ids: Vec<DeliveryId> = batches.iter().map(|b| DeliveryId::batch(b.id)).collect();
+        let items = batches.iter().flat_map(|batch| &batch.contents.items);
+        let events: Vec<Event> = items.cloned().map(Event::from).collect();
+        catalog.load(events.iter()).await?;
+        let ids: Vec<DeliveryId> =
+            batches.iter().map(|batch| DeliveryId::batch(batch.id)).collect();
         let deliveries = self.context.store.deliveries(&ids).await?;
         let now = self.context.clock.now();
-        let held = quiet_until(&self.context, batches.iter().cloned(), now).await?;
+        let quiet_until = quiet_until(&self.context, batches.iter().cloned(), now).await?;
         let title = |event: &Event| catalog.record(event)?.title.clone();
         let view = |(batch, delivery): (Batch, _)| {
-            let held = held.get(&batch.id).copied();
-            BatchView::of(batch, delivery, held, title)
+            let quiet_until = quiet_until.get(&batch.id).copied();
+            BatchView::of(batch, delivery, quiet_until, title)
         };
         Ok(batches.into_iter().zip(deliveries).map(view).collect())
     }
@@ -287,8 +310,8 @@ impl BatchService {
 
     /// Returns the accumulator that contains this batch, as open or as ended but not filed.
     async fn accumulator_of(&self, id: Id) -> Result<Option<Accumulator>> {
-        let of = AccumulatorFilter::Of(id);
-        Ok(self.context.store.find_accumulators(&of, 1).await?.pop())
+        let filter = AccumulatorFilter::Of(id);
+        Ok(self.context.store.find_accumulators(&filter, 1).await?.pop())
     }
 
     /// Ends an open batch and returns it; `None` if there is no batch with this id.
@@ -298,27 +321,26 @@ impl BatchService {
     /// [`Error::Conflict`] if the batch is not open any more.
     pub async fn end(&self, id: Id, how: End) -> Result<Option<Batch>> {
         let now = self.context.clock.now();
-        let (mut refused, mut done) = (None, Vec::new());
+        let (mut earlier_state, mut ended) = (None, Vec::new());
         if let Some(accumulator) = self.accumulator_of(id).await? {
-            let end = |accumulator: &mut Accumulator| {
-                let end = accumulator.end(id, how, now);
-                refused = end.err().flatten();
-                end.ok()?;
-                let mut ended = accumulator.ended.iter();
-                ended.find(|batch| batch.id == id).cloned()
+            let end = |accumulator: &mut Accumulator| match accumulator.end(id, how, now) {
+                Ok(()) => accumulator.ended.iter().find(|batch| batch.id == id).cloned(),
+                Err(state) => {
+                    earlier_state = state;
+                    None
+                }
             };
-            done = change(&self.context, vec![accumulator], end).await?;
+            ended = change(&self.context, vec![accumulator], end).await?;
         }
-        if let Some(batch) = done.pop() {
+        if let Some(batch) = ended.pop() {
             return Ok(Some(batch));
         }
+        if let Some(state) = earlier_state {
+            return Err(not_open(id, state));
+        }
         // If it is not in its accumulator, it was filed, perhaps between two reads.
-        let filed = match refused {
-            Some(state) => return Err(ended(id, state)),
-            None => self.context.store.filed(&[id]).await?.pop().flatten(),
-        };
-        match filed {
-            Some(batch) => Err(ended(id, batch.state)),
+        match self.context.store.filed(&[id]).await?.pop().flatten() {
+            Some(batch) => Err(not_open(id, batch.state)),
             None => Ok(None),
         }
     }
@@ -336,26 +358,32 @@ impl BatchService {
         up_to: Option<Id>,
     ) -> Result<RemovedEvents> {
         check_objects(objects.len())?;
-        let (mut all, mut after) = (RemovedEvents::default(), None);
+        let (mut total, mut after) = (RemovedEvents::default(), None);
         loop {
-            let holding = AccumulatorFilter::Holding(kind, objects, after.as_ref());
+            let filter = AccumulatorFilter::Holding(kind, objects, after.as_ref());
             let store = &self.context.store;
-            let found = store.find_accumulators(&holding, AT_ONCE).await?;
-            let Some(last) = found.last() else {
-                return Ok(all);
+            let accumulators = store.find_accumulators(&filter, ACCUMULATORS_PER_READ).await?;
+            let Some(last) = accumulators.last() else {
+                return Ok(total);
             };
             after = Some(last.id.clone());
             let now = self.context.clock.now();
             let remove_events = |accumulator: &mut Accumulator| {
-                let out = accumulator.remove_events(kind, objects, now, up_to);
-                (out.removed > 0).then_some(out)
+                let events = accumulator.remove_events(kind, objects, now, up_to);
+                (events.removed > 0).then_some(events)
             };
-            for out in change(&self.context, found, remove_events).await? {
-                all.removed += out.removed;
-                all.omitted += out.omitted;
+            for events in change(&self.context, accumulators, remove_events).await? {
+                total.removed += events.removed;
+                total.omitted += events.omitted;
             }
         }
     }
+}
+
+/// Returns whether the joins of two accumulators add the same events under the same policies.
+fn have_same_events(a: &[Join], b: &[Join]) -> bool {
+    let is_same = |(a, b): (&Join, &Join)| Arc::ptr_eq(&a.items, &b.items) && a.policy == b.policy;
+    a.len() == b.len() && a.iter().zip(b).all(is_same)
 }
 
 /// Changes accumulators by compare-and-set. Those that another process has changed are read and
@@ -366,7 +394,7 @@ async fn change<T>(
     mut accumulators: Vec<Accumulator>,
     mut apply: impl FnMut(&mut Accumulator) -> Option<T> + Send,
 ) -> store::Result<Vec<T>> {
-    let mut all = Vec::new();
+    let mut stored_results = Vec::new();
     loop {
         let (mut changed, mut results) = (Vec::new(), Vec::new());
         for mut accumulator in accumulators {
@@ -376,19 +404,20 @@ async fn change<T>(
             }
         }
         if changed.is_empty() {
-            return Ok(all);
+            return Ok(stored_results);
         }
         let revision = context.ids.next(context.clock.now());
-        let put = context.store.put_accumulators(&changed, revision).await?;
+        let are_stored = context.store.put_accumulators(&changed, revision).await?;
         let mut lost: Vec<AccumulatorId> = Vec::new();
-        for ((accumulator, result), put) in changed.into_iter().zip(results).zip(put) {
-            match put {
-                true => all.push(result),
-                false => lost.push(accumulator.id),
+        for ((accumulator, result), is_stored) in changed.into_iter().zip(results).zip(are_stored) {
+            if is_stored {
+                stored_results.push(result);
+            } else {
+                lost.push(accumulator.id);
             }
         }
         if lost.is_empty() {
-            return Ok(all);
+            return Ok(stored_results);
         }
         let current = context.store.accumulators(&lost).await?;
         accumulators = current.into_iter().flatten().collect();
@@ -410,25 +439,24 @@ pub(crate) async fn quiet_until(
     if open.is_empty() {
         return Ok(HashMap::new());
     }
-    let users = distinct(open.iter().map(|batch| batch.user.clone()));
-    let users = context.store.users(&users).await?.into_iter().flatten();
-    let quiet = users.filter(|user| user.quiet.is_some());
-    let quiet: HashMap<UserId, User> = quiet.map(|user| (user.id.clone(), user)).collect();
-    let until = |batch: &Batch| {
+    let user_ids = distinct(open.iter().map(|batch| batch.user.clone()));
+    let users = context.store.users(&user_ids).await?.into_iter().flatten();
+    let users_with_quiet_hours: HashMap<UserId, User> =
+        users.filter(|user| user.quiet.is_some()).map(|user| (user.id.clone(), user)).collect();
+    let deferral = |batch: &Batch| {
+        let user = users_with_quiet_hours.get(&batch.user)?;
         let kinds = batch.contents.items.iter().map(|item| &item.t);
-        let tz = context.config.digest.schedule.tz;
         let at = batch.asks_quiet_hours_at(now);
-        let user = quiet.get(&batch.user)?;
-        let until = user.quiet_until(kinds, at, tz, &context.policies);
+        let default_tz = context.config.digest.schedule.tz;
+        let quiet_until = user.quiet_until(kinds, at, default_tz, &context.policies);
         let is_deferred = batch.deferred && batch.closes_at > now;
-        let until = until.filter(|until| *until > now);
-        until.or(is_deferred.then_some(batch.closes_at))
+        let deferred_until = is_deferred.then_some(batch.closes_at);
+        Some((batch.id, quiet_until.filter(|until| *until > now).or(deferred_until)?))
     };
-    let until = |batch: &Batch| Some((batch.id, until(batch)?));
-    Ok(open.iter().filter_map(until).collect())
+    Ok(open.iter().filter_map(deferral).collect())
 }
 
-fn ended(id: Id, state: BatchState) -> Error {
+fn not_open(id: Id, state: BatchState) -> Error {
     let why = match state {
         BatchState::Open => "is open",
         BatchState::Closing => "is closing: its email may be on its way",

@@ -19,7 +19,8 @@ pub(crate) const MOST: usize = 250;
 /// Combines requests of one kind. A process has one for each kind.
 pub struct Coalescer<Q, A> {
     waiting: Mutex<VecDeque<WaitingCall<Q, A>>>,
-    turn: Arc<tokio::sync::Mutex<()>>,
+    /// Locked while a call runs.
+    call_lock: Arc<tokio::sync::Mutex<()>>,
 }
 
 struct WaitingCall<Q, A> {
@@ -29,7 +30,7 @@ struct WaitingCall<Q, A> {
 
 impl<Q, A> Default for Coalescer<Q, A> {
     fn default() -> Self {
-        Self { waiting: Mutex::default(), turn: Arc::default() }
+        Self { waiting: Mutex::default(), call_lock: Arc::default() }
     }
 }
 
@@ -45,15 +46,15 @@ where
         F: Future<Output = Result<Vec<A>>> + Send + 'static,
     {
         let (sender, mut reply) = oneshot::channel();
-        self.open().push_back(WaitingCall { request: request.clone(), reply: sender });
+        self.waiting().push_back(WaitingCall { request: request.clone(), reply: sender });
         loop {
-            let turn = tokio::select! {
+            let call_guard = tokio::select! {
                 biased;
                 reply = &mut reply => match reply {
                     Ok(reply) => return reply,
                     Err(_) => break,
                 },
-                turn = Arc::clone(&self.turn).lock_owned() => turn,
+                guard = Arc::clone(&self.call_lock).lock_owned() => guard,
             };
             // The previous holder of the lock may have answered this request.
             match reply.try_recv() {
@@ -61,13 +62,13 @@ where
                 Err(TryRecvError::Closed) => break,
                 Err(TryRecvError::Empty) => {}
             }
-            let batch = self.take();
-            let answers = call(batch.iter().map(|one| one.request.clone()).collect());
+            let batch = self.take_batch();
+            let answers = call(batch.iter().map(|waiting| waiting.request.clone()).collect());
             let coalescer = Arc::clone(self);
             tokio::spawn(async move {
                 coalescer.reply_to_all(batch, answers.await);
                 // Unlock only now: the next holder first checks whether it has been answered.
-                drop(turn);
+                drop(call_guard);
             });
         }
         let missing = || Error::database("repeating a request alone", "an answer is missing");
@@ -79,34 +80,33 @@ where
     fn reply_to_all(&self, mut batch: Vec<WaitingCall<Q, A>>, answers: Result<Vec<A>>) {
         match answers {
             Ok(answers) => {
-                for (one, answer) in batch.into_iter().zip(answers) {
-                    drop(one.reply.send(Ok(answer)));
+                for (waiting, answer) in batch.into_iter().zip(answers) {
+                    drop(waiting.reply.send(Ok(answer)));
                 }
             }
             Err(Error::Database { doing, cause }) => {
-                batch.extend(self.open().drain(..));
-                for one in batch {
+                batch.extend(self.waiting().drain(..));
+                for waiting in batch {
                     let error = Error::database(doing.as_str(), cause.to_string());
-                    drop(one.reply.send(Err(error)));
+                    drop(waiting.reply.send(Err(error)));
                 }
             }
             Err(error) if batch.len() == 1 => {
-                let one = batch.pop();
-                drop(one.map(|one| one.reply.send(Err(error))));
+                drop(batch.pop().map(|waiting| waiting.reply.send(Err(error))));
             }
             Err(_) => {}
         }
     }
 
     /// Removes up to [`MOST`] requests from the queue and discards those of dropped callers.
-    fn take(&self) -> Vec<WaitingCall<Q, A>> {
-        let mut waiting = self.open();
-        waiting.retain(|one| !one.reply.is_closed());
-        let most = waiting.len().min(MOST);
-        waiting.drain(..most).collect()
+    fn take_batch(&self) -> Vec<WaitingCall<Q, A>> {
+        let mut waiting = self.waiting();
+        waiting.retain(|call| !call.reply.is_closed());
+        let count = waiting.len().min(MOST);
+        waiting.drain(..count).collect()
     }
 
-    fn open(&self) -> MutexGuard<'_, VecDeque<WaitingCall<Q, A>>> {
+    fn waiting(&self) -> MutexGuard<'_, VecDeque<WaitingCall<Q, A>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

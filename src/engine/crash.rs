@@ -41,14 +41,14 @@ pub const OF_AN_IMPORT: [&str; 5] =
 pub(crate) fn point(name: &str) {
     use std::sync::atomic::AtomicU32;
 
-    static DIES: AtomicU32 = AtomicU32::new(0);
-    static STOPS: AtomicU32 = AtomicU32::new(0);
-    let mut all = POINTS.iter().chain(&OF_AN_EXPORT).chain(&OF_AN_IMPORT);
-    debug_assert!(all.any(|point| *point == name), "{name} is not listed");
-    if comes_to("TIDINGS_CRASH", name, &DIES) {
+    static CRASH_VISITS: AtomicU32 = AtomicU32::new(0);
+    static STOP_VISITS: AtomicU32 = AtomicU32::new(0);
+    let mut points = POINTS.iter().chain(&OF_AN_EXPORT).chain(&OF_AN_IMPORT);
+    debug_assert!(points.any(|point| *point == name), "{name} is not listed");
+    if is_armed("TIDINGS_CRASH", name, &CRASH_VISITS) {
         std::process::abort();
     }
-    if comes_to("TIDINGS_STOP", name, &STOPS) {
+    if is_armed("TIDINGS_STOP", name, &STOP_VISITS) {
         // The shell's parent is this process.
         let stopped =
             std::process::Command::new("/bin/sh").args(["-c", "kill -STOP $PPID"]).status();
@@ -63,11 +63,11 @@ pub(crate) fn point(_name: &str) {}
 /// Returns whether the variable names this point and this occurrence: `after-send`, or
 /// `after-send:3` for the third.
 #[cfg(debug_assertions)]
-fn comes_to(variable: &str, name: &str, times: &std::sync::atomic::AtomicU32) -> bool {
+fn is_armed(variable: &str, name: &str, visits: &std::sync::atomic::AtomicU32) -> bool {
     let Ok(armed) = std::env::var(variable) else {
         return false;
     };
-    let (at, nth) = armed.split_once(':').unwrap_or((&armed, "1"));
-    at == name
-        && times.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1 == nth.parse().unwrap_or(1)
+    let (armed_name, nth) = armed.split_once(':').unwrap_or((&armed, "1"));
+    armed_name == name
+        && visits.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1 == nth.parse().unwrap_or(1)
 }

@@ -3,10 +3,10 @@
 //! A user is due if an event was pending when their hour came, and the period has no row yet or a
 //! failed one to retry. So a second run sends nothing (P2). The row is written first, and
 //! [`super::delivery`] sends it. Days before the window are read while they have a backlog
-//! ([`old_days`]). Start with [`Digests::run`].
-//! Long because the options, the checks and the counts of a run are read together.
+//! ([`old_days`]). Start with [`Digests::run`]; [`due_users`] checks the users of a chunk.
 
 pub mod due;
+mod due_users;
 pub mod old_days;
 
 use std::sync::Arc;
@@ -17,22 +17,19 @@ use futures::{FutureExt, StreamExt};
 use tokio::task::JoinSet;
 
 use super::eligibility::{self, event_facts::Catalog};
-use super::feedback::suppressions::Suppressed;
 use super::{Result, Watcher, came_to, crash};
 use crate::context::Context;
 use crate::domain::day_stack::{BadStack, EventAt};
 use crate::domain::delivery::{Corrected, Correction, Reopening};
-use crate::domain::digest_content::{assemble, retry_at, showable, wanted};
-use crate::domain::user::Unmailable;
 use crate::domain::{
-    Backlog, Cadence, Day, Delivery, DeliveryId, DeliveryState, EmailContent, EmailScope, Event,
-    Id, Occasion, User, UserId, UserStacks, distinct,
+    Backlog, Cadence, Day, DaysRead, Delivery, DeliveryId, EmailContent, Id, Occasion, User,
+    UserId, UserStacks, distinct,
 };
 use crate::engine::delivery::Sender;
 use crate::render::EmailDraft;
 use crate::store;
-use crate::wire::run_report::{DigestReport, Ended};
-use old_days::{BacklogDays, Older, SCAN_CHUNK};
+use crate::wire::run_report::DigestReport;
+use old_days::{BacklogDays, BacklogTotals, OldDays, SCAN_CHUNK};
 
 /// The options of a digest run.
 #[derive(Debug, Clone, Default)]
@@ -56,7 +53,7 @@ pub struct DigestRequest {
 }
 
 /// Receives the digests that a dry run finds, in the order of user ids.
-pub type Onlooker<'a> = dyn FnMut(EmailDraft) + Send + 'a;
+pub type OnDigest<'a> = dyn FnMut(EmailDraft) + Send + 'a;
 
 /// Runs digests: finds the due ones and sends or only shows them. Start with [`Digests::run`].
 pub struct Digests {
@@ -67,7 +64,7 @@ pub struct Digests {
     pub backlog: BacklogDays,
 }
 
-struct DuePerson<'a> {
+struct DueUser<'a> {
     user: User,
     stacks: &'a UserStacks,
     cadence: Cadence,
@@ -79,7 +76,7 @@ struct DuePerson<'a> {
     wanted: Vec<EventAt<'a>>,
 }
 
-impl DuePerson<'_> {
+impl DueUser<'_> {
     fn occasion(&self) -> Occasion {
         Occasion::Digest(self.cadence, self.period.clone())
     }
@@ -90,7 +87,7 @@ struct Run<'a> {
     digests: &'a Digests,
     request: &'a DigestRequest,
     /// The caller's receiver of the digests of a dry run; `None` for a run that sends.
-    onlooker: Option<&'a mut Onlooker<'a>>,
+    on_digest: Option<&'a mut OnDigest<'a>>,
     progress: &'a dyn Watcher,
     /// The time of the run.
     at: DateTime<Utc>,
@@ -100,20 +97,25 @@ struct Run<'a> {
     report: &'a mut DigestReport,
     /// Whether a due user was skipped because of an open email. It is an earlier digest, or this
     /// one, opened by another process.
-    passed_over: bool,
+    skipped_open: bool,
     catalog: Catalog,
-    older: Older,
+    backlog_totals: BacklogTotals,
 }
 
-/// The row of a due digest, and whether it already exists, as failed.
-type Opening = (Delivery, bool);
+/// The row of a due digest, to be opened.
+#[derive(Clone)]
+struct RowToOpen {
+    row: Delivery,
+    /// Whether the row exists and has failed.
+    is_retry: bool,
+}
 
 /// The chunks that are being sent, each by a task of its own: one is built while another is sent.
 /// A run that is dropped aborts them and their calls, and can then release its leases.
 type Sending = JoinSet<Result<()>>;
 
-/// The number of chunks at a time.
-const AT_ONCE: usize = 2;
+/// The most chunks that are sent at a time.
+const MAX_CHUNKS_IN_FLIGHT: usize = 2;
 
 impl Digests {
     /// Sends the due digests, after the deliveries that an earlier run left unfinished. Memory is
@@ -141,30 +143,34 @@ impl Digests {
         Ok(())
     }
 
-    /// Passes the digests that a run would send to `onlooker`, such as the command line, and writes
-    /// nothing. Every request is a dry run here.
+    /// Passes the digests that a run would send to `on_digest`, and writes nothing. Every request
+    /// is a dry run here.
     pub async fn dry_run(
         &self,
         request: &DigestRequest,
-        onlooker: &mut Onlooker<'_>,
+        on_digest: &mut OnDigest<'_>,
         progress: &dyn Watcher,
     ) -> Result<DigestReport> {
         let request = DigestRequest { dry_run: true, ..request.clone() };
         let mut report = DigestReport::default();
-        let run = Run::new(self, &request, &mut report, Some(onlooker), progress);
+        let run = Run::new(self, &request, &mut report, Some(on_digest), progress);
         run.scan().await?;
         Ok(report)
     }
 
     /// Opens new rows and reopens failed ones. Returns the rows that this process leased.
-    async fn open(&self, rows: Vec<Opening>) -> Result<Vec<Delivery>> {
-        let (again, new): (Vec<_>, Vec<_>) = rows.into_iter().partition(|(_, again)| *again);
-        let [again, new] = [again, new].map(|rows: Vec<Opening>| -> Vec<Delivery> {
-            rows.into_iter().map(|(row, _)| row).collect()
-        });
-        let (deliveries, now) = (&self.context.store, self.context.clock.now());
-        let mut are_ours = deliveries.open(&new).await?;
-        if !again.is_empty() {
+    async fn open(&self, rows: Vec<RowToOpen>) -> Result<Vec<Delivery>> {
+        let (mut new_rows, mut failed_rows) = (Vec::new(), Vec::new());
+        for RowToOpen { row, is_retry } in rows {
+            if is_retry {
+                failed_rows.push(row);
+            } else {
+                new_rows.push(row);
+            }
+        }
+        let (store, now) = (&self.context.store, self.context.clock.now());
+        let mut are_ours = store.open(&new_rows).await?;
+        if !failed_rows.is_empty() {
             let reopening = |row: &Delivery| {
                 Correction::Reopen(Reopening {
                     id: row.id.clone(),
@@ -173,12 +179,12 @@ impl Digests {
                     reopened: row.attempts.reopened,
                 })
             };
-            let corrections: Vec<Correction> = again.iter().map(reopening).collect();
-            let reopened = deliveries.correct(now, &corrections).await?.into_iter();
-            are_ours.extend(reopened.map(|of| of == Corrected::Done));
+            let corrections: Vec<Correction> = failed_rows.iter().map(reopening).collect();
+            let corrected = store.correct(now, &corrections).await?.into_iter();
+            are_ours.extend(corrected.map(|corrected| corrected == Corrected::Done));
         }
-        let ours = new.into_iter().chain(again).zip(are_ours);
-        Ok(ours.filter_map(|(row, ours)| ours.then_some(row)).collect())
+        let rows = new_rows.into_iter().chain(failed_rows).zip(are_ours);
+        Ok(rows.filter_map(|(row, is_ours)| is_ours.then_some(row)).collect())
     }
 }
 
@@ -193,21 +199,21 @@ impl<'a> Run<'a> {
         digests: &'a Digests,
         request: &'a DigestRequest,
         report: &'a mut DigestReport,
-        onlooker: Option<&'a mut Onlooker<'a>>,
+        on_digest: Option<&'a mut OnDigest<'a>>,
         progress: &'a dyn Watcher,
     ) -> Self {
         let at = request.at.unwrap_or_else(|| digests.context.clock.now());
         Self {
             digests,
             request,
-            onlooker,
+            on_digest,
             progress,
             at,
             sender: digests.sender.with_new_tally(),
             report,
-            passed_over: false,
+            skipped_open: false,
             catalog: Catalog::of_emails(&digests.context),
-            older: Older::new(&digests.backlog.days_read(at)),
+            backlog_totals: BacklogTotals::new(&digests.backlog.days_read(at)),
         }
     }
 
@@ -224,60 +230,71 @@ impl<'a> Run<'a> {
             digests.context.store.catch_up().await?;
         }
         let days = digests.backlog.days_read(at);
-        let old = digests.backlog.old_days(&days).await?;
-        let few = |users: &Vec<UserId>| users.len() <= SCAN_CHUNK;
-        let read: Vec<Day> = match self.request.users.as_ref().is_none_or(few) {
-            true => old.with_blocked().map(|old| old.day).collect(),
-            // A long list is not worth reading more days. The next full run finds users who can be
-            // emailed again.
-            false => old.older.iter().map(|old| old.day).collect(),
-        };
-        let window = days.window.with(read);
-        let chunks = match &self.request.users {
-            Some(users) => {
-                let chunks: Vec<Vec<UserId>> =
-                    distinct(users.clone()).chunks(SCAN_CHUNK).map(<[UserId]>::to_vec).collect();
-                let read = move |chunk: Vec<UserId>| {
-                    let window = window.clone();
-                    async move { digests.context.store.windows(window, &chunk).await }
-                };
-                stream::iter(chunks).then(read).boxed()
-            }
-            None => digests.context.store.scan(window, None, SCAN_CHUNK),
-        };
+        let old_days = digests.backlog.old_days(&days).await?;
+        let chunks = self.chunks(&days, &old_days);
         let mut sending = Sending::new();
         let scanned = self.send_due(chunks, &mut sending).await;
         // Chunks that were begun are finished, even if the scan failed.
         let sent = sending.join_all().await;
         scanned?;
         sent.into_iter().collect::<Result<()>>()?;
-        let Backlog { mailable, blocked } = self.older.all;
+        let Backlog { mailable, blocked } = self.backlog_totals.total;
         (self.report.backlog.older, self.report.backlog.blocked) = (mailable, blocked);
         // Only a run that reads all users may store their backlog.
-        if self.sends() && self.request.users.is_none() && !self.older.partly {
-            self.older.note(&digests.backlog, &old, at).await?;
-            for old in &old.too_old {
-                let Some(expired) = digests.backlog.expire(old, at).await? else {
-                    continue;
-                };
-                if !expired.all.is_nothing() {
-                    let backlog = &mut self.report.backlog;
-                    *backlog.expired.entry(old.day).or_default() += expired.all;
-                    backlog.expired_blocked += expired.blocked;
-                }
-            }
+        if self.sends() && self.request.users.is_none() && !self.backlog_totals.is_partial {
+            self.settle_backlog(&old_days).await?;
         }
-        if let Some(patience) = self.request.patience.filter(|_| self.sends()) {
-            match self.sender.see_through(patience, self.progress).await? {
-                Ended::Settled => {}
-                ended => {
-                    self.report.ended.get_or_insert(ended);
-                }
-            }
+        if let Some(patience) = self.request.patience.filter(|_| self.sends())
+            && let Some(ended) = self.sender.see_through(patience, self.progress).await?
+        {
+            self.report.ended.get_or_insert(ended);
         }
         let dry_run = &mut self.report.dry_run;
         dry_run.no_brand = dry_run.unknown_brands.values().sum();
-        Ok(self.passed_over)
+        Ok(self.skipped_open)
+    }
+
+    /// Reads the stacks of the requested users, or of all users, in the window and on older days
+    /// with a backlog.
+    fn chunks(
+        &self,
+        days: &DaysRead,
+        old_days: &OldDays,
+    ) -> BoxStream<'a, store::Result<Vec<UserStacks>>> {
+        let digests = self.digests;
+        let is_long_list =
+            self.request.users.as_ref().is_some_and(|users| users.len() > SCAN_CHUNK);
+        let extra_days: Vec<Day> = if is_long_list {
+            // For a long list, skip days with only blocked users. The next full run reads them.
+            old_days.older.iter().map(|old| old.day).collect()
+        } else {
+            old_days.with_blocked().map(|old| old.day).collect()
+        };
+        let window = days.window.with(extra_days);
+        let Some(users) = &self.request.users else {
+            return digests.context.store.scan(window, None, SCAN_CHUNK);
+        };
+        let chunks: Vec<Vec<UserId>> =
+            distinct(users.clone()).chunks(SCAN_CHUNK).map(<[UserId]>::to_vec).collect();
+        let read_chunk = move |chunk: Vec<UserId>| {
+            let window = window.clone();
+            async move { digests.context.store.windows(window, &chunk).await }
+        };
+        stream::iter(chunks).then(read_chunk).boxed()
+    }
+
+    /// Stores the backlog of the days that were read, and expires that of days that are too old.
+    async fn settle_backlog(&mut self, old_days: &OldDays) -> Result<()> {
+        let (backlog, report) = (&self.digests.backlog, &mut self.report.backlog);
+        self.backlog_totals.store(backlog, old_days, self.at).await?;
+        for old in &old_days.too_old {
+            let expired = backlog.expire(old, self.at).await?.unwrap_or_default();
+            if !expired.all.is_nothing() {
+                *report.expired.entry(old.day).or_default() += expired.all;
+                report.expired_blocked += expired.blocked;
+            }
+        }
+        Ok(())
     }
 
     /// Finds the due digests and begins to send them, chunk by chunk.
@@ -286,270 +303,89 @@ impl<'a> Run<'a> {
         mut chunks: BoxStream<'_, store::Result<Vec<UserStacks>>>,
         sending: &mut Sending,
     ) -> Result<()> {
-        while let Some(people) = chunks.next().await {
-            let rows = self.find_rows(people?).await?;
-            self.begin(&rows, sending).await?;
+        while let Some(stacks) = chunks.next().await {
+            let rows = self.find_rows(stacks?).await?;
+            self.begin_sending(&rows, sending).await?;
             if self.report.limited || self.progress.stopping() {
-                self.older.partly = true;
+                self.backlog_totals.is_partial = true;
                 break;
             }
         }
         Ok(())
     }
 
-    /// Returns the rows of the due digests of these users. A dry run has none: it passes the
-    /// digests to the caller's [`Onlooker`].
-    async fn find_rows(&mut self, mut people: Vec<UserStacks>) -> Result<Vec<Opening>> {
-        let bad: Vec<BadStack> = people.iter_mut().flat_map(UserStacks::remove_defective).collect();
-        self.older.pass_over(&bad);
+    /// Returns the rows of the due digests of these users. A dry run opens none: it passes the
+    /// digests to the caller.
+    async fn find_rows(&mut self, mut stacks: Vec<UserStacks>) -> Result<Vec<RowToOpen>> {
+        let bad: Vec<BadStack> = stacks.iter_mut().flat_map(UserStacks::remove_defective).collect();
+        self.backlog_totals.skip_days_of(&bad);
         self.sender.ledger.tally.note_bad_stacks(bad);
         if self.sends() {
             // A user who is skipped here waits for the next run, so reads must be current.
             self.digests.context.store.catch_up().await?;
         }
-        let scanned = people.len() as u64;
+        let scanned = stacks.len() as u64;
         self.report.users.scanned += scanned;
-        let users = eligibility::exclude_ineligible(&mut people, &mut self.catalog).await?;
-        let due = self.find(&people, users).await?;
+        let users = eligibility::exclude_ineligible(&mut stacks, &mut self.catalog).await?;
+        let due = self.find_due(&stacks, users).await?;
         self.progress.advance(scanned);
-        if self.sends() {
-            // The rows share a marker id, so stacks of the same length get their markers in one
-            // write.
-            let marker = self.digests.context.ids.next(self.at);
-            let rows = due.iter().map(|(person, _)| self.opening(person, marker));
-            return Ok(rows.collect());
+        if !self.sends() {
+            self.show(&due);
+            return Ok(Vec::new());
         }
-        for (person, content) in &due {
-            let (user, dry_run) = (&person.user, &mut self.report.dry_run);
+        // The rows share a marker id, so stacks of the same length get their markers in one write.
+        let marker = self.digests.context.ids.next(self.at);
+        Ok(due.iter().map(|(due_user, _)| self.row_to_open(due_user, marker)).collect())
+    }
+
+    /// Counts the brands of the due digests, and passes the digests to the caller.
+    fn show(&mut self, due: &[(DueUser<'_>, EmailContent)]) {
+        for (due_user, content) in due {
+            let (user, dry_run) = (&due_user.user, &mut self.report.dry_run);
             if let Some(brand) = &user.brand {
-                let brands = &self.sender.compose.identities.brands;
-                let counts = match brands.contains_key(brand) {
-                    true => &mut dry_run.brands,
-                    false => &mut dry_run.unknown_brands,
-                };
+                let is_known = self.sender.compose.identities.brands.contains_key(brand);
+                let counts =
+                    if is_known { &mut dry_run.brands } else { &mut dry_run.unknown_brands };
                 *counts.entry(brand.clone()).or_default() += 1;
             }
-            if let Some(onlooker) = self.onlooker.as_deref_mut() {
-                onlooker(EmailDraft {
-                    name: format!("{} {}", person.cadence, person.period),
+            if let Some(on_digest) = self.on_digest.as_deref_mut() {
+                on_digest(EmailDraft {
+                    name: format!("{} {}", due_user.cadence, due_user.period),
                     user: user.clone(),
                     content: content.clone(),
-                    occasion: person.occasion(),
+                    occasion: due_user.occasion(),
                 });
             }
-        }
-        Ok(Vec::new())
-    }
-
-    /// Returns the users whose digest is due and not empty, with its content.
-    async fn find<'p>(
-        &mut self,
-        people: &'p [UserStacks],
-        users: Vec<Option<User>>,
-    ) -> Result<Vec<(DuePerson<'p>, EmailContent)>> {
-        let suppressions = &*self.digests.context.store;
-        let suppressed = Suppressed::among(suppressions, users.iter().flatten()).await?;
-        let (backlog, from) = (&self.digests.backlog, self.older.from);
-        let older = backlog
-            .backlogs(people, &users, &suppressed, &mut self.catalog, |day| day < from)
-            .await?;
-        older.iter().for_each(|user| self.older.add(user));
-        let mut due = Vec::new();
-        for (stacks, user) in people.iter().zip(users) {
-            due.extend(self.due(stacks, user, &suppressed));
-        }
-        let due = self.without_existing(due).await?;
-        let due = self.applicable(due).await?;
-        let report = &mut *self.report;
-        let room = self.request.limit.map_or(usize::MAX, |limit| {
-            limit.saturating_sub(report.due.users - report.due.busy) as usize
-        });
-        report.limited = due.len() > room;
-        let due: Vec<_> = due.into_iter().take(room).collect();
-        report.due.users += due.len() as u64;
-        report.due.events += due.iter().map(|(_, content)| content.total).sum::<u64>();
-        Ok(due)
-    }
-
-    /// Returns the user if their digest is due. Otherwise counts the reason.
-    fn due<'p>(
-        &mut self,
-        stacks: &'p UserStacks,
-        user: Option<User>,
-        suppressed: &Suppressed,
-    ) -> Option<DuePerson<'p>> {
-        let (digests, request) = (self.digests, self.request);
-        let counts = &mut self.report.users;
-        let Some(user) = user else {
-            let unknown = Unmailable::Unknown.as_str();
-            *counts.unmailable.entry(unknown).or_default() += 1;
-            return None;
-        };
-        let default = &digests.context.config.digest.schedule;
-        let own = user.schedule(default).cadence;
-        let other = |cadence| request.cadence.is_some_and(|only| only != cadence);
-        if own != Cadence::Never && other(own) {
-            return None;
-        }
-        let wanted_in = |scope| wanted(stacks, &user, scope, &digests.context.policies);
-        let (schedule, _) = user.digests(default);
-        let mandatory = match suppressed.digests(&user, default) {
-            Some((_, EmailScope::MandatoryOnly)) => wanted_in(EmailScope::MandatoryOnly),
-            _ => Vec::new(),
-        };
-        let is_mandatory_only = !mandatory.is_empty();
-        if is_mandatory_only && other(schedule.cadence) {
-            return None;
-        }
-        let wanted = match is_mandatory_only {
-            true => mandatory,
-            false => wanted_in(EmailScope::All),
-        };
-        let oldest = wanted.iter().map(|pending| pending.at).min()?;
-        if own == Cadence::Never && !is_mandatory_only {
-            let count = match user.unsubscribed {
-                Some(_) => &mut counts.unsubscribed,
-                None => &mut counts.turned_off,
-            };
-            *count += 1;
-            return None;
-        }
-        counts.pending += 1;
-        if let Err(why) = suppressed.mailable(&user)
-            && !is_mandatory_only
-        {
-            *counts.unmailable.entry(why.as_str()).or_default() += 1;
-            return None;
-        }
-        let due = schedule.last_due(self.at).filter(|due| request.now || oldest < due.at);
-        let Some(due) = due else {
-            counts.waiting += 1;
-            let next = schedule.next_due(self.at).map(|due| due.at);
-            counts.next_due = [counts.next_due, next].into_iter().flatten().min();
-            return None;
-        };
-        Some(DuePerson {
-            id: DeliveryId::digest(&user.id, schedule.cadence, &due.period),
-            failed: None,
-            user,
-            stacks,
-            cadence: schedule.cadence,
-            period: due.period,
-            wanted,
-        })
-    }
-
-    /// Returns the users who have an event that still applies, with the content of their digests.
-    async fn applicable<'p>(
-        &mut self,
-        due: Vec<DuePerson<'p>>,
-    ) -> Result<Vec<(DuePerson<'p>, EmailContent)>> {
-        let (catalog, report) = (&mut self.catalog, &mut *self.report);
-        let context = &self.digests.context;
-        let (policies, caps) = (&context.policies, context.config.digest.caps);
-        let pending = || due.iter().flat_map(|person| &person.wanted);
-        catalog.load(pending().map(|pending| pending.event)).await?;
-        for pending in pending() {
-            report.unknown_names.note(pending.event, catalog, policies);
-        }
-        // Sending builds the email again and loads the details then.
-        let reasons = match self.onlooker.is_some() {
-            true => {
-                let applies = |event: &Event| catalog.applies(event).is_some();
-                let shown = |person: &'_ DuePerson<'p>| showable(&person.wanted, caps, applies);
-                let shown: Vec<_> = due.iter().map(|of| (&of.user.id, shown(of))).collect();
-                Some(self.sender.compose.reasons(&shown, catalog).await?)
-            }
-            false => None,
-        };
-        let mut left = Vec::with_capacity(due.len());
-        for person in due {
-            let shown = |event: &Event| catalog.event_data(event);
-            let Some(mut content) = assemble(&person.wanted, policies, caps, shown) else {
-                report.users.withdrawn += 1;
-                continue;
-            };
-            if let Some(reasons) = &reasons {
-                content.because = reasons.because(&person.user.id, &content);
-            }
-            left.push((person, content));
-        }
-        Ok(left)
-    }
-
-    /// Excludes users who have a row for this period, unless its retry is due. The run also waits
-    /// for existing rows that are pending, as for its own.
-    async fn without_existing<'p>(
-        &mut self,
-        due: Vec<DuePerson<'p>>,
-    ) -> Result<Vec<DuePerson<'p>>> {
-        let now = self.digests.context.clock.now();
-        let ids: Vec<DeliveryId> = due.iter().map(|person| person.id.clone()).collect();
-        let existing = self.digests.context.store.deliveries(&ids).await?;
-        let mut left = Vec::with_capacity(due.len());
-        for (mut person, row) in due.into_iter().zip(existing) {
-            if let Some(row) = &row {
-                let again = retry_at(row);
-                let is_due = |at: DateTime<Utc>| at <= now || self.request.now;
-                if !again.is_some_and(is_due) {
-                    self.count_existing(row, again);
-                    continue;
-                }
-            }
-            person.failed = row;
-            left.push(person);
-        }
-        Ok(left)
-    }
-
-    /// Counts a user who has a row for the period. `again` is the time of its retry, if it failed.
-    fn count_existing(&mut self, row: &Delivery, again: Option<DateTime<Utc>>) {
-        let (request, report) = (self.request, &mut *self.report);
-        let tally = &self.sender.ledger.tally;
-        if row.state == DeliveryState::Failed {
-            report.users.failed_already += 1;
-            report.users.tried_again = report.users.tried_again.into_iter().chain(again).min();
-        } else if row.state.settled() {
-            report.users.mailed_already += 1;
-        } else if !request.dry_run && (row.lease.is_none() || request.patience.is_some()) {
-            // The leaseholder may be dead, so a run that waits also finishes such rows.
-            report.left_over += tally.record_started(std::slice::from_ref(row));
-        } else {
-            report.due.users += 1;
-            report.due.busy += 1;
         }
     }
 
     /// Returns the row to open, without a lease. Other rows of the run may have the same marker.
-    fn opening(&self, person: &DuePerson<'_>, marker: Id) -> Opening {
+    fn row_to_open(&self, due_user: &DueUser<'_>, marker: Id) -> RowToOpen {
         let now = self.digests.context.clock.now();
-        let (id, user) = (person.id.clone(), person.stacks.user.clone());
+        let (id, user) = (due_user.id.clone(), due_user.stacks.user.clone());
         let mut row = Delivery {
-            watermarks: person.stacks.watermarks(),
-            ..Delivery::new(id, user, person.occasion(), marker, now)
+            watermarks: due_user.stacks.watermarks(),
+            ..Delivery::new(id, user, due_user.occasion(), marker, now)
         };
-        if let Some(failed) = &person.failed {
+        if let Some(failed) = &due_user.failed {
             row.marker = failed.marker;
             row.attempts.made = failed.attempts.made;
-            row.attempts.reopened = match self.request.now {
-                // The operator asked for it, so the retries start over.
-                true => 0,
-                false => failed.attempts.reopened + 1,
-            };
+            // If the operator asked for it, the retries start over.
+            row.attempts.reopened = if self.request.now { 0 } else { failed.attempts.reopened + 1 };
         }
-        (row, person.failed.is_some())
+        RowToOpen { row, is_retry: due_user.failed.is_some() }
     }
 
     /// Opens these rows and begins to send them, a chunk whenever one fits. Once the run has ended,
     /// only counts them.
-    async fn begin(&mut self, rows: &[Opening], sending: &mut Sending) -> Result<()> {
+    async fn begin_sending(&mut self, rows: &[RowToOpen], sending: &mut Sending) -> Result<()> {
         let chunk = self.digests.context.config.delivery.chunk;
         // After a failure, no further chunk begins.
         while let Some(sent) = sending.try_join_next() {
             came_to(sent)?;
         }
         for rows in rows.chunks(chunk) {
-            while sending.len() >= AT_ONCE
+            while sending.len() >= MAX_CHUNKS_IN_FLIGHT
                 && let Some(sent) = sending.join_next().await
             {
                 came_to(sent)?;
@@ -557,7 +393,8 @@ impl<'a> Run<'a> {
             if self.report.ended.is_none() {
                 self.report.ended = match self.request.patience {
                     Some(patience) => self.sender.wait_for_gate(patience, self.progress).await?,
-                    // Without an end, the rows are opened now and sent once the throttle permits.
+                    // If sending is only delayed, open the rows now. They are sent once the
+                    // throttle permits.
                     None => self.sender.ready().await?.why_ended(),
                 };
             }
@@ -568,7 +405,7 @@ impl<'a> Run<'a> {
             let context = &self.digests.context;
             let lease = context.lease_until(context.clock.now() + self.sender.ledger.lease());
             let mut leased = rows.to_vec();
-            for (row, _) in &mut leased {
+            for RowToOpen { row, .. } in &mut leased {
                 row.lease = Some(lease.clone());
             }
             crash::point("before-open");
@@ -576,7 +413,7 @@ impl<'a> Run<'a> {
             crash::point("after-open");
             let busy = (rows.len() - ours.len()) as u64;
             self.report.due.busy += busy;
-            self.passed_over |= busy > 0;
+            self.skipped_open |= busy > 0;
             let sender = self.sender.clone();
             let finishing = async move { sender.finish(ours).await };
             sending.spawn(finishing.boxed());

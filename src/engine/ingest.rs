@@ -48,21 +48,20 @@ pub struct NewEvent {
 impl NewEvent {
     /// Returns one event per object, without the fan-out's id.
     pub fn events(&self) -> Vec<Event> {
-        let event = |o| Event::new(&self.kind, o, None);
-        self.objects.iter().map(event).collect()
+        self.objects.iter().map(|object| Event::new(&self.kind, object, None)).collect()
     }
 }
 
 /// Returns whether a fan-out is small enough to share a write with concurrent requests.
-fn is_short(fanout: &Fanout) -> bool {
-    let named = fanout.audience.named().len() + fanout.audience.except.len();
-    fanout.objects.len() <= FEW_OBJECTS && named <= FEW_PEOPLE
+fn can_share_write(fanout: &Fanout) -> bool {
+    let users = fanout.audience.named().len() + fanout.audience.except.len();
+    fanout.objects.len() <= FEW_OBJECTS && users <= FEW_USERS
 }
 
 /// The most objects of a request that shares a write with concurrent requests.
 pub(crate) const FEW_OBJECTS: usize = 4;
 /// The most named and excluded users of such a request.
-const FEW_PEOPLE: usize = 100;
+const FEW_USERS: usize = 100;
 
 /// The most requests in one call.
 pub const MAX_REQUESTS: usize = 1_000;
@@ -85,17 +84,17 @@ impl Notify {
     /// call are accepted anyway. Repeating a call is safe for events with keys.
     pub async fn accept(&self, requests: Vec<NewEvent>) -> Result<Vec<Receipt>> {
         let now = self.context.clock.now();
-        let fanouts = requests.into_iter().map(|one| self.fanout(one, now));
-        let fanouts: Vec<Fanout> = fanouts.collect::<Result<_, _>>()?;
-        self.append(&fanouts).await?.into_iter().collect()
+        let fanouts = requests.into_iter().map(|request| self.to_fanout(request, now));
+        let valid = fanouts.collect::<Result<Vec<Fanout>, _>>()?;
+        self.append(&valid).await?.into_iter().collect()
     }
 
     /// Accepts each event on its own and returns a result for each. An invalid event does not
     /// affect the others, and a conflict concerns only its event.
     pub async fn accept_each(&self, requests: Vec<NewEvent>) -> Result<Vec<Result<Receipt>>> {
         let now = self.context.clock.now();
-        let fanouts = requests.into_iter().map(|one| self.fanout(one, now));
-        let fanouts: Vec<_> = fanouts.collect();
+        let fanouts: Vec<_> =
+            requests.into_iter().map(|request| self.to_fanout(request, now)).collect();
         let valid: Vec<Fanout> = fanouts.iter().flatten().cloned().collect();
         let mut receipts = self.append(&valid).await?.into_iter();
         let missing = || store::Error::database("journalling events", "an answer is missing");
@@ -108,11 +107,11 @@ impl Notify {
 
     /// Appends fan-outs to the journal. A single short one shares the call with concurrent ones.
     async fn append(&self, fanouts: &[Fanout]) -> Result<Vec<Result<Receipt>>> {
-        let answers = match fanouts {
-            [fanout] if is_short(fanout) => {
-                let accept = |all: Vec<Fanout>| {
-                    let journal = Arc::clone(&self.context.store);
-                    async move { journal.accept(&all).await }
+        let acceptances = match fanouts {
+            [fanout] if can_share_write(fanout) => {
+                let accept = |fanouts: Vec<Fanout>| {
+                    let store = Arc::clone(&self.context.store);
+                    async move { store.accept(&fanouts).await }
                 };
                 vec![self.coalescer.call(fanout.clone(), accept).await?]
             }
@@ -120,22 +119,21 @@ impl Notify {
         };
         crash::point("after-accept");
         // In the span of the original request, even if another request's call wrote the event.
-        for (fanout, answer) in fanouts.iter().zip(&answers) {
-            match answer {
+        for (fanout, acceptance) in fanouts.iter().zip(&acceptances) {
+            match acceptance {
                 Acceptance::New => tracing::debug!(event = %fanout.id, "an event was accepted"),
                 Acceptance::Known(known) => {
                     tracing::debug!(event = %known.id, "an event was accepted before");
                 }
             }
         }
-        let receipts = fanouts.iter().zip(answers);
-        Ok(receipts.map(|(fanout, answer)| receipt(fanout, answer)).collect())
+        let accepted = fanouts.iter().zip(acceptances);
+        Ok(accepted.map(|(fanout, acceptance)| receipt(fanout, acceptance)).collect())
     }
 
     /// Returns an error if this event cannot be accepted now.
     pub fn check(&self, request: &NewEvent) -> Result<(), Invalid> {
-        let now = self.context.clock.now();
-        self.fanout(request.clone(), now).map(drop)
+        self.to_fanout(request.clone(), self.context.clock.now()).map(drop)
     }
 
     fn check_brand(&self, request: &NewEvent) -> Result<(), Invalid> {
@@ -153,16 +151,16 @@ impl Notify {
         Err(Invalid::new("brand", brand, why))
     }
 
-    fn fanout(&self, request: NewEvent, now: DateTime<Utc>) -> Result<Fanout, Invalid> {
+    fn to_fanout(&self, request: NewEvent, now: DateTime<Utc>) -> Result<Fanout, Invalid> {
         if let Some(at) = request.at {
             check_event_time(at, now, self.context.config.window_back)?;
         }
         self.context.policies.check(&request.kind)?;
         self.check_brand(&request)?;
         let id = self.context.ids.next(request.at.unwrap_or(now));
-        let (kind, objects) = (request.kind, request.objects.into_iter());
-        let objects = objects.map(|object| self.context.policies.object_id(&kind, object));
-        let objects = objects.collect();
+        let kind = request.kind;
+        let object_id = |object| self.context.policies.object_id(&kind, object);
+        let objects = request.objects.into_iter().map(object_id).collect();
         let mut fanout = Fanout::new(id, request.key, kind, objects, request.audience)?;
         fanout.batch_key = request.batch_key;
         fanout.with_details(request.details)
@@ -174,8 +172,8 @@ impl Notify {
     }
 }
 
-fn receipt(fanout: &Fanout, answer: Acceptance) -> Result<Receipt> {
-    match answer {
+fn receipt(fanout: &Fanout, acceptance: Acceptance) -> Result<Receipt> {
+    match acceptance {
         Acceptance::New => Ok(Receipt { id: fanout.id, duplicate: false }),
         // If the ids are equal, a retry inside the store found this request's own write.
         Acceptance::Known(earlier) if earlier.same_request(fanout) => {
@@ -293,12 +291,12 @@ impl EventInput {
         };
         check_except(self.except.len())?;
         let actor = self.actor.map(Actor::from);
-        let excluded = actor.as_ref().filter(|_| !self.notify_actor);
-        let excluded = excluded.map(|actor| actor.id.clone());
+        let excluded_actor =
+            actor.as_ref().filter(|_| !self.notify_actor).map(|actor| actor.id.clone());
         Ok(NewEvent {
             kind: self.kind,
             objects: self.objects,
-            audience: audience.except(self.except.into_iter().chain(excluded)),
+            audience: audience.except(self.except.into_iter().chain(excluded_actor)),
             key: self.key,
             batch_key: self.batch_key,
             details: Details {
@@ -318,12 +316,11 @@ fn some_ids<'de, D: Deserializer<'de>, T: FromStr<Err = Invalid>>(
     from: D,
 ) -> Result<Vec<T>, D::Error> {
     let names = ids(from)?;
-    match names.is_empty() {
-        true => Err(serde::de::Error::custom(
-            "the list is empty; give at least one name, or leave it out",
-        )),
-        false => Ok(names),
+    if names.is_empty() {
+        let why = "the list is empty; give at least one name, or leave it out";
+        return Err(serde::de::Error::custom(why));
     }
+    Ok(names)
 }
 
 /// Deserializes one name, or a list of names. Each may be a number.
@@ -360,10 +357,10 @@ mod tests {
         };
         let [ours, earlier] = [1, 2].map(|n| fanout(Id::at(DateTime::UNIX_EPOCH, [n; 8])));
 
-        for (existing, known) in [(&ours, false), (&earlier, true)] {
-            let answer = Acceptance::Known(Box::new(existing.clone()));
-            let receipt = receipt(&ours, answer).unwrap();
-            assert_eq!((receipt.id, receipt.duplicate), (existing.id, known));
+        for (existing, is_duplicate) in [(&ours, false), (&earlier, true)] {
+            let acceptance = Acceptance::Known(Box::new(existing.clone()));
+            let receipt = receipt(&ours, acceptance).unwrap();
+            assert_eq!((receipt.id, receipt.duplicate), (existing.id, is_duplicate));
         }
     }
 }

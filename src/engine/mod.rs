@@ -54,11 +54,11 @@ impl Error {
 }
 
 /// Returns the result of a task, or resumes its panic. The task must not have been aborted.
-fn came_to<T>(ended: Result<T, tokio::task::JoinError>) -> T {
-    match ended.map_err(tokio::task::JoinError::try_into_panic) {
+fn came_to<T>(result: Result<T, tokio::task::JoinError>) -> T {
+    match result.map_err(tokio::task::JoinError::try_into_panic) {
         Ok(value) => value,
         Err(Ok(panic)) => std::panic::resume_unwind(panic),
-        Err(Err(stopped)) => unreachable!("a task was stopped: {stopped}"),
+        Err(Err(aborted)) => unreachable!("a task was aborted: {aborted}"),
     }
 }
 

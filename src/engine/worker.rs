@@ -62,21 +62,21 @@ impl Watcher for watch::Receiver<bool> {
 
 impl Worker {
     /// Does all work that is due, once. If fanning out fails, emails are still sent, and the result
-    /// contains the error. `scanned` is the last tick for which this worker looked for due digests.
+    /// contains the error. `last_tick` is the last one at which this worker looked for due digests.
     pub async fn round(
         &self,
-        scanned: &mut Option<DateTime<Utc>>,
+        last_tick: &mut Option<DateTime<Utc>>,
         progress: &dyn Watcher,
     ) -> Result<Round> {
         let fanned_out = self.fan_out(TimeDelta::zero(), progress).await;
         let mut round = self.send_emails(progress).await?;
         if round.paused.is_none() {
-            let digests = self.digest(scanned, progress).await?;
-            round.digests = digests.digests;
-            round.paused = digests.paused;
+            let digest_round = self.send_digests(last_tick, progress).await?;
+            round.digests = digest_round.digests;
+            round.paused = digest_round.paused;
         }
         match fanned_out {
-            Ok(fanned_out) => round.fanouts = fanned_out.fanouts,
+            Ok(fan_out_round) => round.fanouts = fan_out_round.fanouts,
             Err(error) => round.not_fanned_out = Some(Arc::new(error)),
         }
         Ok(round)
@@ -107,16 +107,16 @@ impl Worker {
     }
 
     /// Sends due digests, at most once per tick.
-    async fn digest(
+    async fn send_digests(
         &self,
-        scanned: &mut Option<DateTime<Utc>>,
+        last_tick: &mut Option<DateTime<Utc>>,
         progress: &dyn Watcher,
     ) -> Result<Round> {
         // While sending is paused, there is no need to look for due digests.
         if let ThrottleState::Paused(pause) = self.digests.sender.throttle.before_call().await? {
             return Ok(Round { paused: Some(pause), ..Round::default() });
         }
-        let digests = self.due_digests(scanned, progress).await?;
+        let digests = self.tick(last_tick, progress).await?;
         let ended = digests.as_ref().and_then(|report| report.ended.as_ref());
         let paused = match ended {
             Some(Ended::Paused(pause)) => Some(pause.clone()),
@@ -124,31 +124,28 @@ impl Worker {
         };
         if paused.is_some() {
             // Look again for the users whose digests were not sent.
-            *scanned = None;
+            *last_tick = None;
         }
         Ok(Round { digests, paused, ..Round::default() })
     }
 
     /// Looks for due digests, once per tick among all workers. The lease only saves work: the
     /// ledger prevents a second email.
-    async fn due_digests(
+    async fn tick(
         &self,
-        scanned: &mut Option<DateTime<Utc>>,
+        last_tick: &mut Option<DateTime<Utc>>,
         progress: &dyn Watcher,
     ) -> Result<Option<DigestReport>> {
         let now = self.context.clock.now();
         let tick = now.duration_trunc(TICK).unwrap_or(now);
         // A clock that was set back starts an earlier tick.
-        if *scanned == Some(tick) {
+        if *last_tick == Some(tick) {
             return Ok(None);
         }
         let lease = self.context.lease_until(tick + TICK);
-        let report = if self.context.store.lease(DIGEST_SCAN, &lease, now).await? {
-            Some(self.digests.tick(progress).await?)
-        } else {
-            None
-        };
-        *scanned = Some(tick);
+        let is_leased = self.context.store.lease(DIGEST_SCAN, &lease, now).await?;
+        let report = if is_leased { Some(self.digests.tick(progress).await?) } else { None };
+        *last_tick = Some(tick);
         Ok(report)
     }
 
@@ -159,25 +156,24 @@ impl Worker {
         stop: watch::Receiver<bool>,
         on_round: impl Fn(Part, Result<Round>) + Send + Sync,
     ) -> Result<()> {
-        let go_on = |part| self.go_on(part, stop.clone(), &on_round).boxed();
-        let (fanning_out, mailing) = (go_on(Part::FanningOut), go_on(Part::Mailing));
-        futures::join!(fanning_out, mailing, go_on(Part::Digests));
+        let repeat = |part| self.repeat(part, stop.clone(), &on_round).boxed();
+        let (fanning_out, mailing) = (repeat(Part::FanningOut), repeat(Part::Mailing));
+        futures::join!(fanning_out, mailing, repeat(Part::Digests));
         self.release().await
     }
 
-    async fn go_on(&self, part: Part, mut stop: watch::Receiver<bool>, on_round: &OnRound<'_>) {
-        let (progress, mut scanned) = (stop.clone(), None);
+    async fn repeat(&self, part: Part, mut stop: watch::Receiver<bool>, on_round: &OnRound<'_>) {
+        let (progress, mut last_tick) = (stop.clone(), None);
+        let linger = self.context.config.fanout.linger;
         while !progress.stopping() {
             let round = match part {
-                Part::FanningOut => {
-                    self.fan_out(self.context.config.fanout.linger, &progress).await
-                }
+                Part::FanningOut => self.fan_out(linger, &progress).await,
                 Part::Mailing => self.send_emails(&progress).await,
-                Part::Digests => self.digest(&mut scanned, &progress).await,
+                Part::Digests => self.send_digests(&mut last_tick, &progress).await,
             };
-            let busy = round.as_ref().is_ok_and(|round| !round.idle());
+            let is_busy = round.as_ref().is_ok_and(|round| !round.idle());
             on_round(part, round);
-            if !busy {
+            if !is_busy {
                 self.rest(&mut stop).await;
             }
         }
@@ -194,9 +190,9 @@ impl Worker {
     /// Releases all leases, so that other workers can continue at once.
     pub async fn release(&self) -> Result<()> {
         let owner = &self.context.owner;
-        let scan = Release::Lease { name: DIGEST_SCAN, owner };
-        for which in [Release::Fanouts(owner), Release::Deliveries(owner), scan] {
-            self.context.store.release(&which).await?;
+        let digest_scan = Release::Lease { name: DIGEST_SCAN, owner };
+        for leases in [Release::Fanouts(owner), Release::Deliveries(owner), digest_scan] {
+            self.context.store.release(&leases).await?;
         }
         Ok(())
     }
@@ -205,76 +201,74 @@ impl Worker {
 /// Time between two heartbeats of a worker.
 pub const BEAT: TimeDelta = TimeDelta::seconds(10);
 /// Time after which a worker without a heartbeat counts as dead.
-const SILENT: TimeDelta = TimeDelta::seconds(60);
+const HEARTBEAT_TIMEOUT: TimeDelta = TimeDelta::seconds(60);
 
-const WORKER: &str = "activity-worker";
-const DIGEST: &str = "activity-digest";
+const WORKER_NOTE: &str = "activity-worker";
+const DIGEST_NOTE: &str = "activity-digest";
 
-/// Records that a worker runs, and when digests last ran, so that `status` can say it.
+/// Records that a worker runs, and when digests last ran, for `status`.
 ///
-/// All workers share one note. A worker writes it every [`BEAT`]; after [`SILENT`] without a write,
-/// no worker counts as running.
+/// All workers share one note, and write it every [`BEAT`]. After [`HEARTBEAT_TIMEOUT`] without a
+/// write, no worker counts as running.
 pub struct Activity {
     pub(crate) context: Arc<Context>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Beat {
+struct Heartbeat {
     at: DateTime<Utc>,
     owner: String,
     stopped: bool,
+}
+
+impl Heartbeat {
+    fn is_alive(&self, now: DateTime<Utc>) -> bool {
+        !self.stopped && now - self.at < HEARTBEAT_TIMEOUT
+    }
 }
 
 impl Activity {
     /// Records that this process works now, or that it has stopped, unless another worker has
     /// written since.
     pub async fn beat(&self, stopped: bool) -> Result<()> {
-        let read = self.context.store.note(WORKER).await?;
-        let last: Option<Beat> = read.as_deref().and_then(parse);
-        let at = self.context.clock.now();
-        let others = last.is_some_and(|last| {
-            last.owner != self.context.owner && !last.stopped && at - last.at < SILENT
-        });
-        if stopped && others {
+        let note = self.context.store.note(WORKER_NOTE).await?;
+        let last: Option<Heartbeat> = note.as_deref().and_then(parse);
+        let (at, owner) = (self.context.clock.now(), self.context.owner.clone());
+        let is_other_alive = last.is_some_and(|last| last.owner != owner && last.is_alive(at));
+        if stopped && is_other_alive {
             return Ok(());
         }
-        let owner = self.context.owner.clone();
-        self.write(WORKER, read.as_deref(), &Beat { at, owner, stopped }).await
+        self.write(WORKER_NOTE, note.as_deref(), &Heartbeat { at, owner, stopped }).await
     }
 
     /// Records a run of digests.
     pub async fn record_digests(&self, run: &DigestActivity) -> Result<()> {
-        let read = self.context.store.note(DIGEST).await?;
-        self.write(DIGEST, read.as_deref(), run).await
+        let note = self.context.store.note(DIGEST_NOTE).await?;
+        self.write(DIGEST_NOTE, note.as_deref(), run).await
     }
 
     /// Replaces a note, unless another process has changed it since. That text is as recent.
-    async fn write(&self, name: &str, read: Option<&str>, value: &impl Serialize) -> Result<()> {
+    async fn write(&self, name: &str, old: Option<&str>, value: &impl Serialize) -> Result<()> {
         let text = serde_json::to_string(value).unwrap_or_default();
-        let store = &self.context.store;
-        store.swap_note(name, read, Some(&text)).await?;
+        self.context.store.swap_note(name, old, Some(&text)).await?;
         Ok(())
     }
 
     /// Returns when a worker was last active and whether one runs; `None` if none ever did.
     pub async fn worker(&self) -> Result<Option<WorkerActivity>> {
-        let store = &self.context.store;
-        let last: Option<Beat> = store.note(WORKER).await?.as_deref().and_then(parse);
+        let note = self.context.store.note(WORKER_NOTE).await?;
+        let last: Option<Heartbeat> = note.as_deref().and_then(parse);
         let now = self.context.clock.now();
-        Ok(last.map(|last| WorkerActivity {
-            running: !last.stopped && now - last.at < SILENT,
-            seen: last.at,
-        }))
+        Ok(last.map(|last| WorkerActivity { running: last.is_alive(now), seen: last.at }))
     }
 
     /// Returns the last run of digests; `None` if there was none.
     pub async fn digests(&self) -> Result<Option<DigestActivity>> {
-        let store = &self.context.store;
-        Ok(store.note(DIGEST).await?.as_deref().and_then(parse))
+        Ok(self.context.store.note(DIGEST_NOTE).await?.as_deref().and_then(parse))
     }
 }
 
-/// A note that another version wrote in another form counts as absent: the next one replaces it.
+/// Returns `None` for a note that another version wrote in another form. The next one replaces it.
 fn parse<T: for<'de> Deserialize<'de>>(text: &str) -> Option<T> {
     serde_json::from_str(text).ok()
 }

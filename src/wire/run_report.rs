@@ -160,8 +160,6 @@ pub struct Tally {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ended {
-    /// All emails are settled.
-    Settled,
     /// No email was settled within the caller's time limit.
     Patience,
     /// Sending is paused until an operator resumes it.

@@ -14,11 +14,11 @@ use crate::store::Forgettable;
 use crate::wire::run_report::Forgotten;
 
 /// The most records of each kind that a step removes.
-const STEP: usize = 1_000;
+const RECORDS_PER_STEP: usize = 1_000;
 /// The longest window that can be configured. Older events are not accepted and not in any feed.
 const LONGEST_WINDOW: TimeDelta = TimeDelta::days(62);
 /// The most events that a step removes. Their audiences may be large.
-const EVENTS: usize = 50;
+const EVENTS_PER_STEP: usize = 50;
 /// The rest after a step that left nothing to remove.
 const REST: TimeDelta = TimeDelta::hours(1);
 
@@ -26,39 +26,41 @@ const REST: TimeDelta = TimeDelta::hours(1);
 pub struct Cleaner {
     pub(crate) context: Arc<Context>,
     /// The end of the current rest.
-    rests: Mutex<Option<DateTime<Utc>>>,
+    rest_until: Mutex<Option<DateTime<Utc>>>,
 }
 
 impl Cleaner {
     /// Creates a cleaner whose first step looks for work at once.
     pub fn new(context: Arc<Context>) -> Self {
-        Self { context, rests: Mutex::default() }
+        Self { context, rest_until: Mutex::default() }
     }
 
     /// Removes some expired records, unless the cleaner rests.
     pub async fn step(&self) -> Result<Forgotten> {
         let now = self.context.clock.now();
-        let rests = *self.rests.lock().unwrap_or_else(PoisonError::into_inner);
-        if rests.is_some_and(|until| now < until) {
+        let rest_until = *self.rest_until.lock().unwrap_or_else(PoisonError::into_inner);
+        if rest_until.is_some_and(|until| now < until) {
             return Ok(Forgotten::default());
         }
-        let kept = now - self.context.config.delivery.keep;
-        let window = kept.min(now - LONGEST_WINDOW);
+        let config = &self.context.config;
+        let kept_from = now - config.delivery.keep;
         // Events from before this time are not emailed any more.
-        let old = window.min(now - self.context.config.digest.max_age - TimeDelta::days(1));
+        let oldest_event = kept_from
+            .min(now - LONGEST_WINDOW)
+            .min(now - config.digest.max_age - TimeDelta::days(1));
         let forget = |what, before, limit| self.context.store.forget(what, before, limit);
         let forgotten = Forgotten {
-            deliveries: forget(Forgettable::Deliveries, kept, STEP).await?,
-            batches: forget(Forgettable::Batches, kept, STEP).await?,
+            deliveries: forget(Forgettable::Deliveries, kept_from, RECORDS_PER_STEP).await?,
+            batches: forget(Forgettable::Batches, kept_from, RECORDS_PER_STEP).await?,
         };
-        let inboxes = forget(Forgettable::Inboxes, old, STEP).await?;
-        let events = forget(Forgettable::Events, old, EVENTS).await?;
-        let retractions = forget(Forgettable::Retractions, old, STEP).await?;
-        let most = forgotten.deliveries.max(forgotten.batches);
-        let most = most.max(inboxes).max(retractions);
-        let more = most >= STEP as u64 || events >= EVENTS as u64;
-        let rests = (!more).then(|| now + REST);
-        *self.rests.lock().unwrap_or_else(PoisonError::into_inner) = rests;
+        let inboxes = forget(Forgettable::Inboxes, oldest_event, RECORDS_PER_STEP).await?;
+        let events = forget(Forgettable::Events, oldest_event, EVENTS_PER_STEP).await?;
+        let retractions = forget(Forgettable::Retractions, oldest_event, RECORDS_PER_STEP).await?;
+        let most_records =
+            forgotten.deliveries.max(forgotten.batches).max(inboxes).max(retractions);
+        let has_more = most_records >= RECORDS_PER_STEP as u64 || events >= EVENTS_PER_STEP as u64;
+        *self.rest_until.lock().unwrap_or_else(PoisonError::into_inner) =
+            (!has_more).then(|| now + REST);
         Ok(forgotten)
     }
 }

@@ -41,7 +41,7 @@ fn is_first(part: &u32) -> bool {
 }
 
 impl Summary {
-    fn holds(&self, day: Day, sum: &DaySum) -> bool {
+    fn matches(&self, day: Day, sum: &DaySum) -> bool {
         self.day == day && self.stacks == sum.stacks && self.sha256 == sum.sha256
     }
 }
@@ -57,12 +57,12 @@ struct Trailer {
 /// replace files in the folder.
 pub(crate) const UNFINISHED: &str = "manifest.unfinished";
 /// The most documents that are restored at once.
-const CHUNK: usize = 1_000;
+const DOCUMENTS_PER_CHUNK: usize = 1_000;
 /// The size in bytes at which a chunk is restored even if it has fewer documents.
 const CHUNK_BYTES: usize = 16 << 20;
 /// The longest line in bytes: a document of 16 MiB with each byte written as six (`\u0001`), and
 /// its frame.
-const MAX_LINE: u64 = 100 << 20;
+const MAX_LINE_BYTES: u64 = 100 << 20;
 
 /// Returns the path of a part, such as `notifications_20140422.ndjson.zst` or
 /// `notifications_20140422.2.ndjson.zst`.
@@ -77,15 +77,18 @@ pub(super) fn path(folder: &Path, day: Day, part: u32) -> PathBuf {
 /// Returns the number of the part that a file's name contains, so that parts can be restored in
 /// order.
 pub fn part_of(file: &Path) -> u32 {
-    let name = file.file_name().and_then(|name| name.to_str());
-    let part = name
-        .and_then(|name| name.strip_suffix(".ndjson.zst")?.rsplit_once('.'))
-        .and_then(|(_, part)| part.parse().ok());
-    part.unwrap_or(1)
+    file.file_name()
+        .and_then(|name| name.to_str()?.strip_suffix(".ndjson.zst")?.rsplit_once('.'))
+        .and_then(|(_, part)| part.parse().ok())
+        .unwrap_or(1)
 }
 
 /// Writes a day's documents, one per line. Returns their number and checksum.
-pub(super) async fn copy(days: &dyn Days, day: Day, mut out: impl Write) -> Result<DaySum> {
+pub(super) async fn copy_documents(
+    days: &dyn Days,
+    day: Day,
+    mut out: impl Write,
+) -> Result<DaySum> {
     let failed = |cause| Error::file(format!("exporting {day}"), cause);
     let mut summing = Summing::default();
     let mut chunks = days.export_day(day);
@@ -113,7 +116,7 @@ impl Drop for Partial {
 /// # Errors
 ///
 /// If that fails, or if the folder holds an unfinished export of a whole store.
-pub(super) fn prepare(folder: &Path) -> Result<()> {
+pub(super) fn create_folder(folder: &Path) -> Result<()> {
     let failed = |cause| Error::file(format!("exporting to {}", folder.display()), cause);
     private::folder(folder).map_err(failed)?;
     if folder.join(UNFINISHED).exists() {
@@ -149,13 +152,13 @@ impl ExportDraft {
         let file = private::options().create_new(true).open(&partial.0);
         let mut out = zstd::Encoder::new(file.map_err(failed)?, 3).map_err(failed)?;
         out.include_checksum(true).map_err(failed)?;
-        let sum = copy(days, day, &mut out).await?;
-        let (part, exists) = free_part(folder, day, &sum);
+        let sum = copy_documents(days, day, &mut out).await?;
+        let (part, exists) = find_part(folder, day, &sum);
         let tidings = Summary { day, part, stacks: sum.stacks, sha256: sum.sha256.clone() };
         let trailer = serde_json::to_string(&Trailer { tidings }).unwrap_or_default();
         writeln!(out, "{trailer}").map_err(failed)?;
         out.finish().and_then(|file| file.sync_all()).map_err(failed)?;
-        if !verify(&partial.0).is_ok_and(|read| read.holds(day, &sum)) {
+        if !verify(&partial.0).is_ok_and(|summary| summary.matches(day, &sum)) {
             let why = "does not hold what was written to it; nothing was dropped";
             return Err(Error::damaged(&partial.0, why));
         }
@@ -185,22 +188,19 @@ impl ExportDraft {
     /// Removes a published file if it is new, because the day has changed since and stays.
     pub(super) fn withdraw(&self) -> Result<()> {
         let failed = |cause| Error::file(format!("removing {}", self.target.display()), cause);
-        match self.exists {
-            true => Ok(()),
-            false => fs::remove_file(&self.target).map_err(failed),
-        }
+        if self.exists { Ok(()) } else { fs::remove_file(&self.target).map_err(failed) }
     }
 }
 
 /// Returns the part with this content, or the first free one, and whether it exists.
-fn free_part(folder: &Path, day: Day, sum: &DaySum) -> (u32, bool) {
+fn find_part(folder: &Path, day: Day, sum: &DaySum) -> (u32, bool) {
     let mut part = 1;
     loop {
         let target = path(folder, day, part);
         if fs::symlink_metadata(&target).is_err() {
             return (part, false);
         }
-        if verify(&target).is_ok_and(|earlier| earlier.holds(day, sum)) {
+        if verify(&target).is_ok_and(|earlier| earlier.matches(day, sum)) {
             return (part, true);
         }
         part += 1;
@@ -224,7 +224,7 @@ pub(super) fn verify(file: &Path) -> Result<Summary> {
         let why = "is no export of tidings, or its end is missing";
         return Err(Error::damaged(file, why));
     };
-    if !tidings.holds(tidings.day, &summing.end()) {
+    if !tidings.matches(tidings.day, &summing.end()) {
         let why = "is damaged: its documents do not match the checksum in its last line";
         return Err(Error::damaged(file, why));
     }
@@ -245,16 +245,16 @@ pub(super) async fn restore(
     progress: &dyn Watcher,
 ) -> Result<()> {
     progress.total(summary.stacks);
-    let mut refused = None;
+    let mut first_error = None;
     let damaged = |error: io::Error| Error::file(format!("reading {}", file.display()), error);
     for chunk in chunks(lines(file)?.take(summary.stacks as usize)) {
         let chunk = chunk.map_err(damaged)?;
         let meeting = Meeting::Append { is_expired };
         let errors = restore_lines(days, summary.day, &chunk, meeting).await?;
-        refused = refused.or(errors.into_iter().next());
+        first_error = first_error.or(errors.into_iter().next());
         progress.advance(chunk.len() as u64);
     }
-    refused.map_or(Ok(()), |error| Err(error.into()))
+    first_error.map_or(Ok(()), |error| Err(error.into()))
 }
 
 /// Groups lines into chunks of limited length and size.
@@ -263,7 +263,7 @@ pub(crate) fn chunks(
 ) -> impl Iterator<Item = io::Result<Vec<String>>> {
     std::iter::from_fn(move || {
         let (mut chunk, mut bytes) = (Vec::new(), 0);
-        while chunk.len() < CHUNK && bytes < CHUNK_BYTES {
+        while chunk.len() < DOCUMENTS_PER_CHUNK && bytes < CHUNK_BYTES {
             match lines.next() {
                 None => break,
                 Some(Err(error)) => return Some(Err(error)),
@@ -288,22 +288,21 @@ pub(crate) async fn restore_lines(
         Err(error) if !error.is_outage() => {}
         restored => return restored.map(|()| Vec::new()),
     }
-    let mut refused = Vec::new();
+    let mut errors = Vec::new();
     for line in lines {
-        let one = std::slice::from_ref(line);
-        match days.restore_day(day, one, meeting).await {
-            Err(error) if !error.is_outage() => refused.push(error),
+        match days.restore_day(day, std::slice::from_ref(line), meeting).await {
+            Err(error) if !error.is_outage() => errors.push(error),
             restored => restored?,
         }
     }
-    Ok(refused)
+    Ok(errors)
 }
 
 /// Reads the lines of a compressed file.
 pub(crate) fn lines(file: &Path) -> Result<impl Iterator<Item = io::Result<String>> + use<>> {
     let failed = |cause| Error::file(format!("opening {}", file.display()), cause);
     let decoder = zstd::Decoder::new(File::open(file).map_err(failed)?).map_err(failed)?;
-    let lines = BoundedLines::new(BufReader::new(decoder), MAX_LINE);
+    let lines = BoundedLines::new(BufReader::new(decoder), MAX_LINE_BYTES);
     let text = |line: Vec<u8>| String::from_utf8(line).map_err(io::Error::other);
     Ok(lines.map(move |line| text(line?)))
 }
@@ -349,11 +348,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let bomb = folder.path().join("notifications_20140422.ndjson.zst");
         let mut out = zstd::Encoder::new(File::create(&bomb).unwrap(), 1).unwrap();
-        let (spaces, mut left) = (vec![b' '; 1 << 20], MAX_LINE + 1);
-        while left > 0 {
-            let some = left.min(spaces.len() as u64);
-            out.write_all(&spaces[..some as usize]).unwrap();
-            left -= some;
+        let (spaces, mut remaining) = (vec![b' '; 1 << 20], MAX_LINE_BYTES + 1);
+        while remaining > 0 {
+            let written = remaining.min(spaces.len() as u64);
+            out.write_all(&spaces[..written as usize]).unwrap();
+            remaining -= written;
         }
         out.finish().unwrap();
 

@@ -187,34 +187,38 @@ impl Sender {
     }
 
     /// Processes claimable rows until no delivery of the tally is unsettled. Gives up if nothing
-    /// was settled for `patience`.
+    /// was settled for `patience`, and returns why.
     ///
     /// Deliveries that other workers settle count with their outcome. Those that remain at the end
     /// stay in the ledger for the next run and count as deferred.
-    pub async fn see_through(&self, patience: TimeDelta, progress: &dyn Watcher) -> Result<Ended> {
+    pub async fn see_through(
+        &self,
+        patience: TimeDelta,
+        progress: &dyn Watcher,
+    ) -> Result<Option<Ended>> {
         let tally = &self.ledger.tally;
         let (mut settled, mut moved) = (tally.settled(), self.context.clock.now());
         loop {
             let state = self.drain().await?;
             let next = self.count_settled().await?;
             if let Some(ended) = state.why_ended() {
-                return Ok(ended);
+                return Ok(Some(ended));
             }
             let now = self.context.clock.now();
             if tally.settled() > settled {
                 (settled, moved) = (tally.settled(), now);
             }
             let Some(mut next) = next else {
-                return Ok(Ended::Settled);
+                return Ok(None);
             };
             if let ThrottleState::ClosedUntil(until) = state {
                 next = next.max(until);
             }
             if now >= moved + patience {
-                return Ok(Ended::Patience);
+                return Ok(Some(Ended::Patience));
             }
             if !self.rest(next.min(moved + patience), progress).await {
-                return Ok(Ended::Stopped);
+                return Ok(Some(Ended::Stopped));
             }
         }
     }

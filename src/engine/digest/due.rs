@@ -14,12 +14,12 @@ use crate::domain::schedule::{Common, DueChoices, TICK, Ticks};
 use crate::domain::{DeliveryId, DeliveryState, Due, Occasion, Schedule, User, UserId};
 use crate::engine::{Result, Watcher};
 use crate::store::{Deliveries, DeliveryFilter, PeopleFilter, Span, UserField};
-use crate::wire::run_report::{DigestReport, Ended};
+use crate::wire::run_report::DigestReport;
 
 /// The number of users or failed deliveries in one read.
 const PAGE: usize = 10_000;
 /// If more users are due, a full scan runs instead. Their ids are kept in memory.
-const MOST: usize = 200_000;
+const MAX_DUE_USERS: usize = 200_000;
 /// Users who became due this shortly before a tick are read by the next one too. An event can have
 /// a time before the hour and be accepted after it.
 const SLACK: TimeDelta = TICK;
@@ -35,45 +35,43 @@ impl Digests {
             schedule: self.context.config.digest.schedule,
             mandatory: self.context.policies.always_emailed().next().is_some(),
         };
-        let read = self.context.store.note(Ticks::NOTE).await?;
-        let ticks = read.as_deref().and_then(|text| Ticks::read(text, &common, full_scan, now));
+        let store = &self.context.store;
+        let note = store.note(Ticks::NOTE).await?;
+        let ticks = note.as_deref().and_then(|text| Ticks::read(text, &common, full_scan, now));
         // A user who is not found is skipped until the next full scan, so reads must be current.
-        self.context.store.catch_up().await?;
+        store.catch_up().await?;
         // Read before any stack. The stacks then contain all events from before the oldest pending
         // one.
-        let pending = self.context.store.pending(1).await?.oldest;
-        let known = pending.map_or(now, |pending| pending.min(now));
+        let oldest_pending = store.pending(1).await?.oldest;
+        let complete_until = oldest_pending.map_or(now, |oldest| oldest.min(now));
         let users = match &ticks {
             Some(ticks) => self.fallen_due(&common, ticks.due, now).await?,
             None => None,
         };
-        let scans_all = users.is_none();
+        let is_full_scan = users.is_none();
         let request = DigestRequest { at: Some(now), users, ..DigestRequest::default() };
         let mut report = DigestReport::default();
-        let run = Run::new(self, &request, &mut report, None, progress);
-        let passed_over = run.scan().await?;
+        let skipped_open = Run::new(self, &request, &mut report, None, progress).scan().await?;
         if is_complete(&report) && !progress.stopping() {
-            let (all, due) = match &ticks {
+            let (last_full_scan, due) = match &ticks {
                 // Too many users are due to read those within [`SLACK`] again.
-                Some(_) if scans_all => (now, known),
+                Some(_) if is_full_scan => (now, complete_until),
                 // Users with an open email are read again when it has ended.
-                Some(ticks) if passed_over => (ticks.all, ticks.due.min(known - SLACK)),
-                Some(ticks) => (ticks.all, known - SLACK),
+                Some(ticks) if skipped_open => (ticks.all, ticks.due.min(complete_until - SLACK)),
+                Some(ticks) => (ticks.all, complete_until - SLACK),
                 // The scan skipped users; read as far back as the limit below permits.
-                None if passed_over => (now, DateTime::<Utc>::MIN_UTC),
-                None => (now, known - SLACK),
+                None if skipped_open => (now, DateTime::<Utc>::MIN_UTC),
+                None => (now, complete_until - SLACK),
             };
             let ticks = Ticks {
                 // A full scan covers longer delays.
-                due: due.max(all - full_scan),
-                all,
+                due: due.max(last_full_scan - full_scan),
+                all: last_full_scan,
                 common: common.summary(),
             };
             let text = serde_json::to_string(&ticks).unwrap_or_default();
-            let store = &self.context.store;
             // If the note has changed, another process has completed a tick at the same time.
-            let noted = store.swap_note(Ticks::NOTE, read.as_deref(), Some(&text));
-            noted.await?;
+            store.swap_note(Ticks::NOTE, note.as_deref(), Some(&text)).await?;
         }
         Ok(report)
     }
@@ -86,21 +84,20 @@ impl Digests {
         after: DateTime<Utc>,
         until: DateTime<Utc>,
     ) -> Result<Option<Vec<UserId>>> {
-        let Some(mut found) = self.tried_again(after, until).await? else {
+        let Some(mut due_users) = self.users_to_retry(after, until).await? else {
             return Ok(None);
         };
-        let zones = self.context.store.values(UserField::Zone).await?;
-        let zones = zones.iter().filter_map(|name| name.parse().ok());
-        let zones = zones.map(Some).chain([None]);
+        let store = &self.context.store;
+        let names = store.values(UserField::Zone).await?;
+        let zones = names.iter().filter_map(|name| name.parse().ok()).map(Some).chain([None]);
         for choices in zones.flat_map(|tz| DueChoices::between(tz, common, after, until)) {
-            let (chose, mut last) = (PeopleFilter::Chose(&choices), None);
+            let (filter, mut last) = (PeopleFilter::Chose(&choices), None);
             loop {
-                let people = &self.context.store;
-                let page = people.find_people(&chose, last.as_ref(), PAGE).await?;
+                let page = store.find_people(&filter, last.as_ref(), PAGE).await?;
                 let is_last = page.len() < PAGE;
                 last = page.last().cloned();
-                found.extend(page);
-                if found.len() > MOST {
+                due_users.extend(page);
+                if due_users.len() > MAX_DUE_USERS {
                     return Ok(None);
                 }
                 if is_last {
@@ -108,35 +105,33 @@ impl Digests {
                 }
             }
         }
-        Ok(Some(found))
+        Ok(Some(due_users))
     }
 
     /// Returns the users whose failed digest is retried in this interval. Returns `None` if too
     /// many digests failed to read them all.
-    async fn tried_again(
+    async fn users_to_retry(
         &self,
         after: DateTime<Utc>,
         until: DateTime<Utc>,
     ) -> Result<Option<Vec<UserId>>> {
         let span = Span::since(until - LONGEST_PERIOD);
-        let failed = DeliveryFilter::State(DeliveryState::Failed, span, None);
-        let failed = self.context.store.find_deliveries(&failed, PAGE).await?;
-        if failed.len() == PAGE {
+        let filter = DeliveryFilter::State(DeliveryState::Failed, span, None);
+        let mut rows = self.context.store.find_deliveries(&filter, PAGE).await?;
+        if rows.len() == PAGE {
             return Ok(None);
         }
         let is_due = |at: DateTime<Utc>| after < at && at <= until;
-        let again = failed.into_iter().filter(|row| {
+        rows.retain(|row| {
             matches!(row.occasion, Occasion::Digest(..)) && retry_at(row).is_some_and(is_due)
         });
-        Ok(Some(again.map(|row| row.user).collect()))
+        Ok(Some(rows.into_iter().map(|row| row.user).collect()))
     }
 }
 
 /// Returns whether the run sent all due digests that it could.
 fn is_complete(report: &DigestReport) -> bool {
-    let ended = report.ended.as_ref();
-    let in_full = ended.is_none_or(|ended| matches!(ended, Ended::Settled));
-    report.due.held == 0 && !report.limited && in_full
+    report.due.held == 0 && !report.limited && report.ended.is_none()
 }
 
 /// Returns when an event that happens now would be in a digest; `None` if the user gets none. Skips
@@ -156,8 +151,8 @@ pub async fn next(
     oldest: Option<DateTime<Utc>>,
     now: DateTime<Utc>,
 ) -> Result<Option<DateTime<Utc>>> {
-    let last = schedule.last_due(now);
-    let last = last.filter(|due| oldest.is_some_and(|oldest| oldest < due.at));
+    let is_wanted = |due: &Due| oldest.is_some_and(|oldest| oldest < due.at);
+    let last = schedule.last_due(now).filter(is_wanted);
     let dues: Vec<Due> = last.into_iter().chain(schedule.dues_after(now)).collect();
     let id = |due: &Due| DeliveryId::digest(user, schedule.cadence, &due.period);
     let ids: Vec<DeliveryId> = dues.iter().map(id).collect();
@@ -165,9 +160,9 @@ pub async fn next(
         let Some(row) = row else {
             return Ok(Some(due.at));
         };
-        if let Some(again) = retry_at(&row).filter(|_| due.at <= now) {
-            let next = schedule.next_due(now).map(|due| due.at);
-            return Ok([Some(again), next].into_iter().flatten().min());
+        if let Some(retry) = retry_at(&row).filter(|_| due.at <= now) {
+            let next = schedule.next_due(now).map_or(retry, |next| next.at.min(retry));
+            return Ok(Some(next));
         }
     }
     Ok(None)

@@ -3,7 +3,7 @@
 //! A full run reads such a day until it finds no wanted event there, and notes the counts. Events
 //! older than `digest.max_age` expire: they are counted once, noted and reported (P3). A note only
 //! replaces the note that was read ([`crate::store::Notes::swap_note`]). If the day changes
-//! meanwhile, the note of that change ([`BacklogDays::disturb`]) is kept.
+//! meanwhile, the note of that change ([`BacklogDays::reset_note`]) is kept.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -18,8 +18,7 @@ use crate::domain::{
     Backlog, Cadence, Day, DayNote, DaySet, DaysRead, Delivery, Event, PendingCounts, User, UserId,
     UserStacks,
 };
-use crate::engine::eligibility;
-use crate::engine::eligibility::event_facts::Catalog;
+use crate::engine::eligibility::{self, event_facts::Catalog};
 use crate::engine::feedback::suppressions::Suppressed;
 use crate::engine::{Error, Result};
 use crate::store::{self, DeliveryFilter, NewMarker, NoteFilter};
@@ -36,7 +35,7 @@ pub struct BacklogDays {
 pub struct OldDay {
     /// The day, in UTC.
     pub day: Day,
-    read: Option<String>,
+    note_text: Option<String>,
     /// The parsed note; `None` if there is none, or if it cannot be parsed.
     pub note: Option<DayNote>,
 }
@@ -51,6 +50,11 @@ pub struct Expired {
 }
 
 impl OldDay {
+    fn new(day: Day, note_text: Option<String>) -> Self {
+        let note = note_text.as_deref().and_then(DayNote::read);
+        Self { day, note_text, note }
+    }
+
     /// Returns the events of this day that have expired already.
     pub fn expired(&self) -> Expired {
         let expired = |note: &DayNote| Expired { all: note.expired, blocked: note.expired_blocked };
@@ -82,11 +86,11 @@ impl OldDays {
 
 /// The backlog of one day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Count {
+pub struct DayBacklog {
     /// The wanted events that no digest has included.
     pub backlog: Backlog,
     /// The part that an open delivery covers. It is about to be emailed.
-    pub in_hand: PendingCounts,
+    pub in_open_deliveries: PendingCounts,
 }
 
 /// One user's wanted events of some days.
@@ -113,61 +117,60 @@ impl BacklogDays {
     /// Returns the days before the window that may have a backlog. Reads the names of the days and
     /// their notes, but no stack.
     pub async fn old_days(&self, days: &DaysRead) -> store::Result<OldDays> {
-        let existing = self.context.store.days().await?;
         let store = &self.context.store;
+        let days_with_stacks = store.days().await?;
         let mut notes: HashMap<Day, String> = store
             .notes(NoteFilter::Prefix(DayNote::PREFIX))
             .await?
             .into_iter()
             .filter_map(|(name, text)| Some((DayNote::day(&name)?, text)))
             .collect();
-        let mut found = OldDays::default();
-        for day in existing {
-            let read = notes.remove(&day);
-            let note = read.as_deref().and_then(DayNote::read);
-            let is = |holds: fn(&DayNote) -> bool| note.as_ref().is_some_and(holds);
-            let (clear, blocked) = (is(DayNote::is_clear), is(DayNote::is_blocked));
-            let settled = is(DayNote::is_settled);
-            let expired = is(|note| !note.expired.is_nothing());
-            let old = OldDay { day, read, note };
-            if days.is_older(day) && !clear {
-                found.older.push(old);
-            } else if days.is_older(day) && blocked {
-                found.blocked.push(old);
-            } else if days.is_too_old(day) && !settled {
-                found.too_old.push(old);
-            } else if days.is_too_old(day) && expired {
-                found.expired.push(day);
+        let mut old_days = OldDays::default();
+        for day in days_with_stacks {
+            let old = OldDay::new(day, notes.remove(&day));
+            let is_noted =
+                |condition: fn(&DayNote) -> bool| old.note.as_ref().is_some_and(condition);
+            if days.is_older(day) && !is_noted(DayNote::is_clear) {
+                old_days.older.push(old);
+            } else if days.is_older(day) && is_noted(DayNote::is_blocked) {
+                old_days.blocked.push(old);
+            } else if days.is_too_old(day) && !is_noted(DayNote::is_settled) {
+                old_days.too_old.push(old);
+            } else if days.is_too_old(day) && !old.expired().all.is_nothing() {
+                old_days.expired.push(day);
             }
         }
-        Ok(found)
+        Ok(old_days)
     }
 
     /// Returns one day with its note.
     pub async fn day(&self, day: Day) -> store::Result<OldDay> {
-        let read = self.context.store.note(&DayNote::name(day)).await?;
-        let note = read.as_deref().and_then(DayNote::read);
-        Ok(OldDay { day, read, note })
+        Ok(OldDay::new(day, self.context.store.note(&DayNote::name(day)).await?))
     }
 
     /// Stores the backlog of a day that was read completely. Stores nothing if the day has changed
     /// since.
-    pub async fn note(&self, old: &OldDay, found: Backlog, at: DateTime<Utc>) -> store::Result<()> {
-        self.swap(old, Some(found), old.expired(), at).await?;
+    pub async fn store_backlog(
+        &self,
+        old: &OldDay,
+        backlog: Backlog,
+        at: DateTime<Utc>,
+    ) -> store::Result<()> {
+        self.swap(old, Some(backlog), old.expired(), at).await?;
         Ok(())
     }
 
     /// Returns the noted counts of days before the window, without reading these days.
     pub async fn summary(&self) -> store::Result<OlderDays> {
         let store = &self.context.store;
-        let existing = store.days().await?;
+        let days_with_stacks = store.days().await?;
         let mut summary = OlderDays::default();
         for (name, text) in store.notes(NoteFilter::Prefix(DayNote::PREFIX)).await? {
             let (Some(day), Some(note)) = (DayNote::day(&name), DayNote::read(&text)) else {
                 continue;
             };
             // A day that was dropped by force has no backlog any more.
-            if existing.contains(&day) {
+            if days_with_stacks.contains(&day) {
                 summary.events += note.mailable.unwrap_or_default().events;
                 summary.blocked_events += note.blocked.unwrap_or_default().events;
             }
@@ -180,7 +183,7 @@ impl BacklogDays {
     }
 
     /// Resets the note of a day that a fan-out or a restore changes.
-    pub async fn disturb(&self, day: Day, at: DateTime<Utc>) -> store::Result<()> {
+    pub async fn reset_note(&self, day: Day, at: DateTime<Utc>) -> store::Result<()> {
         loop {
             let old = self.day(day).await?;
             if self.swap(&old, None, old.expired(), at).await? {
@@ -194,95 +197,97 @@ impl BacklogDays {
     /// changed.
     pub async fn expire(&self, old: &OldDay, at: DateTime<Utc>) -> Result<Option<Expired>> {
         self.context.store.catch_up().await?;
-        let count = self.count(old.day).await?;
-        if !count.in_hand.is_nothing() {
+        let current = self.count(old.day).await?;
+        if !current.in_open_deliveries.is_nothing() {
             return Ok(None);
         }
         let before = old.expired();
         let new = Expired {
-            all: count.backlog.all().without(before.all),
-            blocked: count.backlog.blocked.without(before.blocked),
+            all: current.backlog.all().without(before.all),
+            blocked: current.backlog.blocked.without(before.blocked),
         };
         let expired =
             Expired { all: before.all.plus(new.all), blocked: before.blocked.plus(new.blocked) };
-        let noted = self.swap(old, Some(Backlog::default()), expired, at);
-        Ok(noted.await?.then_some(new))
+        let is_stored = self.swap(old, Some(Backlog::default()), expired, at).await?;
+        Ok(is_stored.then_some(new))
     }
 
     /// Counts the current backlog of one day.
-    pub async fn count(&self, day: Day) -> Result<Count> {
+    pub async fn count(&self, day: Day) -> Result<DayBacklog> {
         let mut catalog = Catalog::of_emails(&self.context);
-        let mut count = Count::default();
+        let mut total = DayBacklog::default();
         let store = &*self.context.store;
         let mut chunks = store.scan(DaySet::ending(day, 0), None, SCAN_CHUNK);
         while let Some(chunk) = chunks.next().await {
-            let mut chunk = chunk?;
-            let users = eligibility::exclude_ineligible(&mut chunk, &mut catalog).await?;
+            let mut stacks = chunk?;
+            let users = eligibility::exclude_ineligible(&mut stacks, &mut catalog).await?;
             let suppressed = Suppressed::among(store, users.iter().flatten()).await?;
-            let found = self.backlogs(&chunk, &users, &suppressed, &mut catalog, |_| true).await?;
-            let ids: Vec<UserId> = found.iter().map(|of| of.user.clone()).collect();
-            let open = DeliveryFilter::OpenDigests(&ids);
-            let open = store.find_deliveries(&open, ids.len()).await?;
+            let user_backlogs =
+                self.user_backlogs(&stacks, &users, &suppressed, &mut catalog, |_| true).await?;
+            let ids: Vec<UserId> =
+                user_backlogs.iter().map(|backlog| backlog.user.clone()).collect();
+            let filter = DeliveryFilter::OpenDigests(&ids);
+            let open = store.find_deliveries(&filter, ids.len()).await?;
             let covers = |row: &&Delivery| row.watermarks.iter().any(|(id, _)| id.day == day);
-            let covering = open.iter().filter(covers);
-            let covered: HashSet<&UserId> = covering.map(|row| &row.user).collect();
-            for of in &found {
-                let (mailable, blocked) = (of.mailable.len() as u64, of.blocked.len() as u64);
-                count.backlog.mailable.add(mailable);
-                count.backlog.blocked.add(blocked);
-                if covered.contains(of.user) {
-                    count.in_hand.add(mailable + blocked);
+            let covered_users: HashSet<&UserId> =
+                open.iter().filter(covers).map(|row| &row.user).collect();
+            for UserBacklog { user, mailable, blocked } in &user_backlogs {
+                let (mailable, blocked) = (mailable.len() as u64, blocked.len() as u64);
+                total.backlog.mailable.add(mailable);
+                total.backlog.blocked.add(blocked);
+                if covered_users.contains(user) {
+                    total.in_open_deliveries.add(mailable + blocked);
                 }
             }
         }
-        Ok(count)
+        Ok(total)
     }
 
-    /// Returns the wanted events of those days that still apply, for each user who has any.
+    /// Returns the wanted events of the days that `is_included` selects, as far as they still
+    /// apply, for each user who has any. `users` are the records in the order of the stacks.
     ///
     /// Users who turned digests off want none. Users who may not be emailed, because they are
     /// unconfirmed or suppressed or have no address, want what they would get otherwise.
-    pub async fn backlogs<'a>(
+    pub async fn user_backlogs<'a>(
         &self,
-        people: &'a [UserStacks],
+        all_stacks: &'a [UserStacks],
         users: &[Option<User>],
         suppressed: &Suppressed,
         catalog: &mut Catalog,
-        of: impl Fn(Day) -> bool,
+        is_included: impl Fn(Day) -> bool,
     ) -> Result<Vec<UserBacklog<'a>>> {
-        let mut found = Vec::new();
-        for (person, user) in people.iter().zip(users) {
-            let is_of = person.stacks.iter().any(|stack| of(stack.id.day));
-            let Some(user) = user.as_ref().filter(|_| is_of) else {
+        let policies = &self.context.policies;
+        let mut user_backlogs = Vec::new();
+        for (stacks, user) in all_stacks.iter().zip(users) {
+            let has_days = stacks.stacks.iter().any(|stack| is_included(stack.id.day));
+            let Some(user) = user.as_ref().filter(|_| has_days) else {
                 continue;
             };
-            let (schedule, wish) = user.digests(&self.context.config.digest.schedule);
+            let (schedule, wished_scope) = user.digests(&self.context.config.digest.schedule);
             if schedule.cadence == Cadence::Never {
                 continue;
             }
-            let allowed = suppressed.scope(user).ok();
-            let mut events = wanted(person, user, wish, &self.context.policies);
-            events.retain(|pending| of(pending.position.stack.day));
+            let allowed_scope = suppressed.scope(user).ok();
+            let mut events = wanted(stacks, user, wished_scope, policies);
+            events.retain(|pending| is_included(pending.position.stack.day));
             let may_be_emailed = |pending: &EventAt<'_>| {
-                allowed.is_some_and(|scope| scope.admits(&pending.event.t, &self.context.policies))
+                allowed_scope.is_some_and(|scope| scope.admits(&pending.event.t, policies))
             };
             let (mailable, blocked) = events.into_iter().partition(may_be_emailed);
-            let user = &person.user;
-            found.push(UserBacklog { user, mailable, blocked });
+            user_backlogs.push(UserBacklog { user: &stacks.user, mailable, blocked });
         }
         let mut events: Vec<&Event> = Vec::new();
-        for of in &found {
-            events.extend(of.mailable.iter().map(|pending| pending.event));
-            events.extend(of.blocked.iter().map(|pending| pending.event));
+        for UserBacklog { mailable, blocked, .. } in &user_backlogs {
+            events.extend(mailable.iter().chain(blocked).map(|pending| pending.event));
         }
         catalog.load(events.into_iter()).await?;
-        found.retain_mut(|of| {
+        user_backlogs.retain_mut(|UserBacklog { mailable, blocked, .. }| {
             let applies = |pending: &EventAt<'_>| catalog.applies(pending.event).is_some();
-            of.mailable.retain(applies);
-            of.blocked.retain(applies);
-            !(of.mailable.is_empty() && of.blocked.is_empty())
+            mailable.retain(applies);
+            blocked.retain(applies);
+            !(mailable.is_empty() && blocked.is_empty())
         });
-        Ok(found)
+        Ok(user_backlogs)
     }
 
     /// Covers all pending events of a user with markers, without an email, in the window and on
@@ -291,108 +296,108 @@ impl BacklogDays {
     pub async fn flush(&self, user: &UserId) -> Result<u64> {
         let now = self.context.clock.now();
         self.context.store.catch_up().await?;
-        let days = self.days_read(now);
-        let existing = self.context.store.days().await?.into_iter();
-        let older = existing.filter(|day| *day < days.window.first());
-        let window = days.window.with(older);
-        let people = std::slice::from_ref(user);
-        let mut found = self.context.store.windows(window, people).await?;
-        let covers = found.first().map(UserStacks::watermarks);
-        let Some(watermarks) = covers.filter(|covers| !covers.is_empty()) else {
+        let window = self.days_read(now).window;
+        let mut older = self.context.store.days().await?;
+        older.retain(|day| *day < window.first());
+        let users = std::slice::from_ref(user);
+        let mut stacks = self.context.store.windows(window.with(older), users).await?;
+        let watermarks = stacks.first().map(UserStacks::watermarks).unwrap_or_default();
+        if watermarks.is_empty() {
             return Ok(0);
-        };
+        }
         let mut catalog = Catalog::of_emails(&self.context);
-        eligibility::exclude_ineligible(&mut found, &mut catalog).await?;
-        let pending = found.iter().map(|person| person.pending().len() as u64);
-        let flushed = pending.sum();
+        eligibility::exclude_ineligible(&mut stacks, &mut catalog).await?;
+        let flushed = stacks.iter().map(|stacks| stacks.pending().len() as u64).sum();
         let marker = NewMarker::Flushed(user.clone(), self.context.ids.next(now), watermarks);
-        let bad = self.context.store.write_markers(&[marker]).await?;
-        match bad.first() {
+        let unmarked = self.context.store.write_markers(&[marker]).await?;
+        match unmarked.first() {
             None => Ok(flushed),
-            Some(bad) => {
-                let why = format!("{bad}. It cannot be marked, and digests leave it out");
+            Some(stack) => {
+                let why = format!("{stack}. It cannot be marked, and digests leave it out");
                 Err(Error::Conflict(why))
             }
         }
     }
+
+    /// Replaces the note that was read. Returns `false` if it has changed since.
     async fn swap(
         &self,
         old: &OldDay,
-        found: Option<Backlog>,
+        backlog: Option<Backlog>,
         expired: Expired,
         at: DateTime<Utc>,
     ) -> store::Result<bool> {
         let note = DayNote {
             id: self.context.ids.next(at),
             at,
-            mailable: found.map(|found| found.mailable),
-            blocked: found.map(|found| found.blocked),
+            mailable: backlog.map(|backlog| backlog.mailable),
+            blocked: backlog.map(|backlog| backlog.blocked),
             expired: expired.all,
             expired_blocked: expired.blocked,
         };
         let text = serde_json::to_string(&note).unwrap_or_default();
-        let name = DayNote::name(old.day);
-        let (store, read) = (&self.context.store, old.read.as_deref());
-        store.swap_note(&name, read, Some(&text)).await
+        let (store, name) = (&self.context.store, DayNote::name(old.day));
+        store.swap_note(&name, old.note_text.as_deref(), Some(&text)).await
     }
 }
 
-pub(super) struct Older {
+/// The backlog of the older days that a run has read so far.
+pub(super) struct BacklogTotals {
     /// The first day of the window.
-    pub from: Day,
+    pub window_start: Day,
     days: BTreeMap<Day, Backlog>,
     /// Days with a stack that could not be read. Their backlog is incomplete.
-    passed_over: BTreeSet<Day>,
+    skipped_days: BTreeSet<Day>,
     /// The total, with each user once.
-    pub all: Backlog,
+    pub total: Backlog,
     /// Whether some users were not read.
-    pub partly: bool,
+    pub is_partial: bool,
 }
 
-impl Older {
+impl BacklogTotals {
     pub(super) fn new(days: &DaysRead) -> Self {
         Self {
-            from: days.window.first(),
+            window_start: days.window.first(),
             days: BTreeMap::new(),
-            passed_over: BTreeSet::new(),
-            all: Backlog::default(),
-            partly: false,
+            skipped_days: BTreeSet::new(),
+            total: Backlog::default(),
+            is_partial: false,
         }
     }
 
     /// Records stacks that could not be read.
-    pub(super) fn pass_over(&mut self, bad: &[BadStack]) {
-        self.passed_over.extend(bad.iter().map(|stack| stack.day));
+    pub(super) fn skip_days_of(&mut self, bad: &[BadStack]) {
+        self.skipped_days.extend(bad.iter().map(|stack| stack.day));
     }
 
-    pub(super) fn add(&mut self, found: &UserBacklog<'_>) {
-        self.add_part(&found.mailable, |backlog| &mut backlog.mailable);
-        self.add_part(&found.blocked, |backlog| &mut backlog.blocked);
+    pub(super) fn add(&mut self, user: &UserBacklog<'_>) {
+        self.add_part(&user.mailable, |backlog| &mut backlog.mailable);
+        self.add_part(&user.blocked, |backlog| &mut backlog.blocked);
     }
 
     fn add_part(&mut self, events: &[EventAt<'_>], part: fn(&mut Backlog) -> &mut PendingCounts) {
-        let mut of_days: BTreeMap<Day, u64> = BTreeMap::new();
+        let mut events_by_day: BTreeMap<Day, u64> = BTreeMap::new();
         for pending in events {
-            *of_days.entry(pending.position.stack.day).or_default() += 1;
+            *events_by_day.entry(pending.position.stack.day).or_default() += 1;
         }
-        part(&mut self.all).add(of_days.values().sum());
-        for (day, events) in of_days {
+        part(&mut self.total).add(events.len() as u64);
+        for (day, events) in events_by_day {
             part(self.days.entry(day).or_default()).add(events);
         }
     }
 
     /// Stores the backlog of each of these days after all users were read. A day with an unreadable
     /// stack is omitted. The next run reads it again, until that stack is repaired or too old.
-    pub(super) async fn note(
+    pub(super) async fn store(
         &self,
-        backlog: &BacklogDays,
-        days: &OldDays,
+        backlog_days: &BacklogDays,
+        old_days: &OldDays,
         at: DateTime<Utc>,
     ) -> Result<()> {
-        for old in days.with_blocked() {
-            if !self.passed_over.contains(&old.day) {
-                let sum = self.days.get(&old.day).copied().unwrap_or_default();
-                backlog.note(old, sum, at).await?;
+        for old in old_days.with_blocked() {
+            if !self.skipped_days.contains(&old.day) {
+                let backlog = self.days.get(&old.day).copied().unwrap_or_default();
+                backlog_days.store_backlog(old, backlog, at).await?;
             }
         }
         Ok(())

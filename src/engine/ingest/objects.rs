@@ -49,13 +49,13 @@ impl ObjectService {
 
     /// Stores objects that were checked. If a key occurs twice, the last one wins.
     pub(crate) async fn keep(&self, objects: Vec<Object>) -> Result<()> {
-        let objects = objects.into_iter();
-        let last: BTreeMap<_, _> = objects.map(|object| (object.key.clone(), object)).collect();
-        let objects: Vec<Object> = last.into_values().collect();
-        self.context.store.put_objects(&objects).await?;
+        let last_by_key: BTreeMap<_, _> =
+            objects.into_iter().map(|object| (object.key.clone(), object)).collect();
+        let last: Vec<Object> = last_by_key.into_values().collect();
+        self.context.store.put_objects(&last).await?;
         // Polls of this process see the change at once, before the store's change notice arrives.
-        let names = objects.iter().map(|object| object.key.as_str());
-        self.feed_cache.apply(&ChangeNotice::objects(names));
+        let keys = last.iter().map(|object| object.key.as_str());
+        self.feed_cache.apply(&ChangeNotice::objects(keys));
         Ok(())
     }
 
@@ -74,9 +74,7 @@ impl ObjectService {
 
     /// Returns the object with this key, even if it was withdrawn.
     pub async fn get(&self, key: &ObjectKey) -> Result<Option<Object>> {
-        let store = &self.context.store;
-        let found = store.objects(std::slice::from_ref(key)).await?;
-        Ok(found.into_iter().next().flatten())
+        Ok(self.context.store.objects(std::slice::from_ref(key)).await?.pop().flatten())
     }
 
     /// Returns the objects with these keys, in the order of the request.
@@ -105,8 +103,8 @@ impl ObjectService {
             .iter()
             .map(|object| self.context.policies.object_id(kind, object.clone()))
             .collect();
-        let event = |o| Event::new(kind, o, None);
-        let events: Vec<Event> = objects.iter().map(event).collect();
+        let events: Vec<Event> =
+            objects.iter().map(|object| Event::new(kind, object, None)).collect();
         let mut catalog = Catalog::of_emails(&self.context);
         catalog.load(events.iter()).await?;
         let mut unknown = Unknown::default();
@@ -117,10 +115,10 @@ impl ObjectService {
         let retraction = |o: &ObjectId| Retraction { t: kind.clone(), o: o.clone(), at };
         let retractions: Vec<Retraction> = objects.iter().map(retraction).collect();
         let keys: Vec<_> = events.iter().map(|event| catalog.key(event)).collect();
-        let about = ChangeNotice::objects(keys.iter().map(|key| key.as_str()));
-        self.context.store.retract(&retractions, &about).await?;
+        let notice = ChangeNotice::objects(keys.iter().map(|key| key.as_str()));
+        self.context.store.retract(&retractions, &notice).await?;
         // Polls of this process see the change at once, before the store's change notice arrives.
-        self.feed_cache.apply(&about);
+        self.feed_cache.apply(&notice);
         // Events that join a batch after `at` are not part of the retraction.
         Ok(Retracted {
             out: self.batches.remove_events(kind, &objects, Some(at)).await?,

@@ -1,7 +1,7 @@
 //! Tests of when large audiences start.
 
 use super::*;
-use crate::domain::{Audience, EventType, ObjectId};
+use crate::domain::{Audience, EventType, Id, ObjectId, UserId};
 
 fn at(seconds: i64) -> DateTime<Utc> {
     DateTime::UNIX_EPOCH + TimeDelta::seconds(seconds)
@@ -17,51 +17,51 @@ fn fanout() -> Fanout {
 #[test]
 fn the_wait_ends_at_its_limit_even_after_a_clock_change() {
     let (lingering, five) = (Lingering::default(), TimeDelta::seconds(5));
-    let begins = |came, seconds| lingering.begins(came, five, 9, at(seconds)).is_some();
+    let starts = |arrived, seconds| lingering.take_if_due(arrived, five, 9, at(seconds)).is_some();
 
-    assert!(!begins(0, 99), "there is nothing");
-    assert!(begins(1, 100), "the first");
-    assert!(!begins(1, 104));
-    assert!(begins(9, 104), "the most");
-    assert!(!begins(8, 108));
-    assert!(begins(1, 109));
-    assert!(begins(1, 50), "the clock was put back");
-    assert!(!begins(1, 54));
+    assert!(starts(0, 99), "nothing exists, so this does not count as a start");
+    assert!(starts(1, 100), "the first");
+    assert!(!starts(1, 104));
+    assert!(starts(9, 104), "the maximum");
+    assert!(!starts(8, 108));
+    assert!(starts(1, 109));
+    assert!(starts(1, 50), "the clock was set back");
+    assert!(!starts(1, 54));
 }
 
 #[test]
 fn the_wait_ends_when_no_further_events_arrive() {
     let (lingering, five) = (Lingering::default(), TimeDelta::seconds(5));
-    let begins = |came, tenths: i64| {
+    let starts = |arrived, tenths: i64| {
         let at = DateTime::UNIX_EPOCH + TimeDelta::milliseconds(100 * tenths);
-        lingering.begins(came, five, 9, at).is_some()
+        lingering.take_if_due(arrived, five, 9, at).is_some()
     };
-    let held = |came, tenths| {
-        assert!(!begins(came, tenths), "{tenths}");
-        let fanouts = std::iter::repeat_n(fanout(), came);
-        lingering.hold(fanouts, at(1_000));
+    let waits = |arrived, tenths| {
+        assert!(!starts(arrived, tenths), "{tenths}");
+        let fanouts = std::iter::repeat_n(fanout(), arrived);
+        lingering.delay(fanouts, at(1_000));
     };
 
-    assert!(begins(1, 0));
+    assert!(starts(1, 0));
     // They arrive 1 s apart, so 2 s without an arrival end the wait.
-    held(1, 10);
-    held(1, 20);
-    held(0, 39);
-    assert!(begins(0, 40));
+    waits(1, 10);
+    waits(1, 20);
+    waits(0, 39);
+    assert!(starts(0, 40));
     // They arrive quickly, and 1 s is the shortest pause.
-    held(3, 43);
-    held(0, 52);
-    assert!(begins(0, 53));
+    waits(3, 43);
+    waits(0, 52);
+    assert!(starts(0, 53));
     // They arrive slowly, and no wait is longer than 5 s.
-    held(1, 83);
-    held(0, 102);
-    assert!(begins(0, 103));
+    waits(1, 83);
+    waits(0, 102);
+    assert!(starts(0, 103));
 }
 
 #[test]
 fn without_a_linger_fan_outs_start_immediately() {
     let lingering = Lingering::default();
     for _ in 0..3 {
-        assert!(lingering.begins(1, TimeDelta::zero(), 9, at(1)).is_some());
+        assert!(lingering.take_if_due(1, TimeDelta::zero(), 9, at(1)).is_some());
     }
 }

@@ -1,0 +1,188 @@
+//! Finds the users of a chunk whose digest is due, and counts why the others get none.
+
+use chrono::{DateTime, Utc};
+
+use super::{DueUser, Run};
+use crate::domain::digest_content::{assemble, retry_at, showable, wanted};
+use crate::domain::user::Unmailable;
+use crate::domain::{
+    Cadence, Day, Delivery, DeliveryId, DeliveryState, EmailContent, EmailScope, Event, User,
+    UserStacks,
+};
+use crate::engine::Result;
+use crate::engine::feedback::suppressions::Suppressed;
+
+impl Run<'_> {
+    /// Returns the users whose digest is due and not empty, with its content. `users` are the
+    /// records in the order of the stacks.
+    pub(super) async fn find_due<'s>(
+        &mut self,
+        all_stacks: &'s [UserStacks],
+        users: Vec<Option<User>>,
+    ) -> Result<Vec<(DueUser<'s>, EmailContent)>> {
+        let store = &*self.digests.context.store;
+        let suppressed = Suppressed::among(store, users.iter().flatten()).await?;
+        let (backlog, window_start) = (&self.digests.backlog, self.backlog_totals.window_start);
+        let is_older = |day: Day| day < window_start;
+        let user_backlogs = backlog
+            .user_backlogs(all_stacks, &users, &suppressed, &mut self.catalog, is_older)
+            .await?;
+        user_backlogs.iter().for_each(|user| self.backlog_totals.add(user));
+        let mut candidates = Vec::new();
+        for (stacks, user) in all_stacks.iter().zip(users) {
+            candidates.extend(self.check_due(stacks, user, &suppressed));
+        }
+        let candidates = self.exclude_existing(candidates).await?;
+        let mut due = self.with_content(candidates).await?;
+        let report = &mut *self.report;
+        let room = self.request.limit.map_or(usize::MAX, |limit| {
+            limit.saturating_sub(report.due.users - report.due.busy) as usize
+        });
+        report.limited = due.len() > room;
+        due.truncate(room);
+        report.due.users += due.len() as u64;
+        report.due.events += due.iter().map(|(_, content)| content.total).sum::<u64>();
+        Ok(due)
+    }
+
+    /// Returns the user if their digest is due. Otherwise counts the reason.
+    fn check_due<'s>(
+        &mut self,
+        stacks: &'s UserStacks,
+        user: Option<User>,
+        suppressed: &Suppressed,
+    ) -> Option<DueUser<'s>> {
+        let (context, request) = (&self.digests.context, self.request);
+        let counts = &mut self.report.users;
+        let Some(user) = user else {
+            let unknown = Unmailable::Unknown.as_str();
+            *counts.unmailable.entry(unknown).or_default() += 1;
+            return None;
+        };
+        let default = &context.config.digest.schedule;
+        let (schedule, _) = user.digests(default);
+        let wanted_in = |scope| wanted(stacks, &user, scope, &context.policies);
+        let mandatory = match suppressed.digests(&user, default) {
+            Some((_, EmailScope::MandatoryOnly)) => wanted_in(EmailScope::MandatoryOnly),
+            _ => Vec::new(),
+        };
+        let is_mandatory_only = !mandatory.is_empty();
+        let wants_none = user.schedule(default).cadence == Cadence::Never && !is_mandatory_only;
+        if !wants_none && request.cadence.is_some_and(|cadence| cadence != schedule.cadence) {
+            return None;
+        }
+        let wanted = if is_mandatory_only { mandatory } else { wanted_in(EmailScope::All) };
+        let oldest = wanted.iter().map(|pending| pending.at).min()?;
+        if wants_none {
+            let is_unsubscribed = user.unsubscribed.is_some();
+            let count =
+                if is_unsubscribed { &mut counts.unsubscribed } else { &mut counts.turned_off };
+            *count += 1;
+            return None;
+        }
+        counts.pending += 1;
+        if let Err(why) = suppressed.mailable(&user)
+            && !is_mandatory_only
+        {
+            *counts.unmailable.entry(why.as_str()).or_default() += 1;
+            return None;
+        }
+        let due = schedule.last_due(self.at).filter(|due| request.now || oldest < due.at);
+        let Some(due) = due else {
+            counts.waiting += 1;
+            let next = schedule.next_due(self.at).map(|due| due.at);
+            counts.next_due = counts.next_due.into_iter().chain(next).min();
+            return None;
+        };
+        Some(DueUser {
+            id: DeliveryId::digest(&user.id, schedule.cadence, &due.period),
+            failed: None,
+            user,
+            stacks,
+            cadence: schedule.cadence,
+            period: due.period,
+            wanted,
+        })
+    }
+
+    /// Excludes users who have a row for this period, unless its retry is due. If the run waits, it
+    /// also waits for existing pending rows.
+    async fn exclude_existing<'s>(&mut self, due: Vec<DueUser<'s>>) -> Result<Vec<DueUser<'s>>> {
+        let now = self.digests.context.clock.now();
+        let ids: Vec<DeliveryId> = due.iter().map(|due_user| due_user.id.clone()).collect();
+        let existing = self.digests.context.store.deliveries(&ids).await?;
+        let mut remaining = Vec::with_capacity(due.len());
+        for (mut due_user, row) in due.into_iter().zip(existing) {
+            if let Some(row) = &row {
+                let next_retry = retry_at(row);
+                if !next_retry.is_some_and(|at| at <= now || self.request.now) {
+                    self.count_existing(row, next_retry);
+                    continue;
+                }
+            }
+            due_user.failed = row;
+            remaining.push(due_user);
+        }
+        Ok(remaining)
+    }
+
+    /// Counts a user who has a row for the period. If it failed, `next_retry` is the time of its
+    /// retry.
+    fn count_existing(&mut self, row: &Delivery, next_retry: Option<DateTime<Utc>>) {
+        let (request, report) = (self.request, &mut *self.report);
+        let tally = &self.sender.ledger.tally;
+        if row.state == DeliveryState::Failed {
+            let users = &mut report.users;
+            users.failed_already += 1;
+            users.tried_again = users.tried_again.into_iter().chain(next_retry).min();
+        } else if row.state.settled() {
+            report.users.mailed_already += 1;
+        } else if !request.dry_run && (row.lease.is_none() || request.patience.is_some()) {
+            // The leaseholder may be dead, so a run that waits also finishes such rows.
+            report.left_over += tally.record_started(std::slice::from_ref(row));
+        } else {
+            report.due.users += 1;
+            report.due.busy += 1;
+        }
+    }
+
+    /// Excludes users without any event that still applies, and returns the others with the content
+    /// of their digests.
+    async fn with_content<'s>(
+        &mut self,
+        due: Vec<DueUser<'s>>,
+    ) -> Result<Vec<(DueUser<'s>, EmailContent)>> {
+        let (catalog, report) = (&mut self.catalog, &mut *self.report);
+        let context = &self.digests.context;
+        let (policies, caps) = (&context.policies, context.config.digest.caps);
+        let events =
+            || due.iter().flat_map(|due_user| &due_user.wanted).map(|pending| pending.event);
+        catalog.load(events()).await?;
+        for event in events() {
+            report.unknown_names.note(event, catalog, policies);
+        }
+        // Only a dry run shows these emails. Sending builds them again, and loads the reasons then.
+        let reasons = if self.on_digest.is_some() {
+            let applies = |event: &Event| catalog.applies(event).is_some();
+            let shown = |due_user: &'_ DueUser<'s>| showable(&due_user.wanted, caps, applies);
+            let shown: Vec<_> =
+                due.iter().map(|due_user| (&due_user.user.id, shown(due_user))).collect();
+            Some(self.sender.compose.reasons(&shown, catalog).await?)
+        } else {
+            None
+        };
+        let mut with_content = Vec::with_capacity(due.len());
+        for due_user in due {
+            let event_data = |event: &Event| catalog.event_data(event);
+            let Some(mut content) = assemble(&due_user.wanted, policies, caps, event_data) else {
+                report.users.withdrawn += 1;
+                continue;
+            };
+            if let Some(reasons) = &reasons {
+                content.because = reasons.because(&due_user.user.id, &content);
+            }
+            with_content.push((due_user, content));
+        }
+        Ok(with_content)
+    }
+}
