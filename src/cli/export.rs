@@ -56,7 +56,7 @@ impl Args {
             return Ok(Exit::Done);
         };
         let transfer = transfer(config, Access::Export, folder.clone()).await?;
-        let bar = screen.bar("records written and compared");
+        let bar = screen.progress_bar("records written and compared");
         let exported = async {
             if self.close {
                 transfer.close().await?;
@@ -86,7 +86,7 @@ impl Args {
                 screen.line(format!("      tidings import store {folder}"))?;
             }
         }
-        Ok(Exit::Done.if_whole(manifest.unreadable.count == 0))
+        Ok(Exit::Done.partly_unless(manifest.unreadable.count == 0))
     }
 }
 
@@ -96,7 +96,7 @@ pub(super) async fn import_store(folder: &Path, session: &mut Session<'_>) -> an
     // A mistyped or damaged folder creates no store.
     let export = VerifiedExport::read(folder)?;
     let transfer = transfer(config, Access::Import, folder.to_owned()).await?;
-    let bar = screen.bar("records imported and compared");
+    let bar = screen.progress_bar("records imported and compared");
     let imported = transfer.import(&export, &bar).await?;
     drop(bar);
     warn(screen, "cannot be imported", &imported.rejected)?;
@@ -105,7 +105,7 @@ pub(super) async fn import_store(folder: &Path, session: &mut Session<'_>) -> an
     warn(screen, "not in the export", &imported.unreadable)?;
     let (store, shown) = (&config.store, folder.display());
     let exit = match imported.same {
-        true => Exit::Done.if_whole(imported.unreadable.count == 0),
+        true => Exit::Done.partly_unless(imported.unreadable.count == 0),
         false => Exit::Failed,
     };
     if screen.answer(&imported)? {
@@ -143,6 +143,6 @@ fn records(files: impl Iterator<Item = u64>) -> String {
 fn warn(screen: &mut Screen, what: &str, records: &BadRecords) -> io::Result<()> {
     let more = records.count.saturating_sub(records.first.len() as u64);
     let first = records.first.iter().cloned();
-    let records = first.chain(phrases::some(more, "more"));
+    let records = first.chain(phrases::nonzero(more, "more"));
     screen.warnings(records.map(|record| format!("{what}: {record}")))
 }

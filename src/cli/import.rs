@@ -6,7 +6,7 @@ use clap::{Args as Arguments, ValueEnum};
 
 use super::exit::WithoutKeys;
 use super::export::import_store;
-use super::remaining_work::{FanOut, FanOutEnd};
+use super::remaining_work::{FanOut, FanOutResult};
 use super::session::{Access, Exit, Refusal, Screen, Session, phrases};
 use crate::domain::ModelName;
 use crate::engine::users::import::{ImportKind, SHOWN};
@@ -72,7 +72,7 @@ pub(super) fn show_bad_lines(
     for bad in &report.bad_lines {
         screen.note(format!("{}, {bad}", phrases::file(file)))?;
     }
-    let more = phrases::some(report.bad.saturating_sub(SHOWN as u64), "more bad lines");
+    let more = phrases::nonzero(report.bad.saturating_sub(SHOWN as u64), "more bad lines");
     more.map_or(Ok(()), |more| screen.note(format!("and {more}")))
 }
 
@@ -102,7 +102,7 @@ impl Args {
             What::Store => return import_store(&self.file, session).await,
         };
         let (app, screen) = (session.open(Access::Create).await?, &mut *session.screen);
-        let bar = screen.bar("lines");
+        let bar = screen.progress_bar("lines");
         let report = app.import().file(&kind, &self.file, &bar).await;
         let report = &report.map_err(|error| match kind {
             ImportKind::Events => WithoutKeys::note(error),
@@ -111,7 +111,7 @@ impl Args {
         drop(bar);
         let are_events = kind == ImportKind::Events && report.accepted > 0;
         let end = match are_events && self.fan_out.wanted(&app) {
-            true => Some(FanOutEnd::all(&app, &screen.bar("people reached")).await),
+            true => Some(FanOutResult::all(&app, &screen.progress_bar("users reached")).await),
             false => None,
         };
         let done = end.as_ref().filter(|end| end.failure.is_none());
@@ -121,7 +121,7 @@ impl Args {
             let rest = match fanned_out {
                 Some(done) => {
                     let fanouts = phrases::count(done.done, "fan-out", "fan-outs");
-                    let people = phrases::people(done.counts.people);
+                    let people = phrases::users(done.counts.people);
                     Some(format!("{fanouts} reached {people}"))
                 }
                 None if are_events => Some("a worker fans them out (tidings worker --once)".into()),
@@ -131,6 +131,6 @@ impl Args {
         }
         let end = end.unwrap_or_default();
         end.show(screen)?;
-        Ok(Exit::of(report.accepted, report.bad).if_whole(end.is_whole()))
+        Ok(Exit::of(report.accepted, report.bad).partly_unless(end.is_whole()))
     }
 }

@@ -38,7 +38,7 @@ impl Screen {
         }
     }
 
-    /// Returns a progress bar that counts `what`, such as "people looked at". It draws nothing if
+    /// Returns a progress bar that counts `what`, such as "users checked". It draws nothing if
     /// standard error is no terminal.
     pub(super) fn bar(&self, what: &'static str) -> Bar {
         let bar = ProgressBar::no_length().with_style(style(COUNT));
@@ -196,7 +196,7 @@ impl Table {
     }
 
     /// Adds a row of a name and a value, unless it is empty.
-    pub(super) fn fact(&mut self, name: &str, value: impl Into<Option<String>>) {
+    pub(super) fn add(&mut self, name: &str, value: impl Into<Option<String>>) {
         if let Some(value) = value.into().filter(|value| !value.is_empty()) {
             let value = printable::line(&value).into_owned();
             self.rows.push(vec![name.to_owned(), value]);

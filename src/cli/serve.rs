@@ -102,10 +102,10 @@ impl Args {
             None => (key, made_up),
         };
         let mut facts = Table::facts();
-        facts.fact("  store", format!("{:?}", config.store));
-        facts.fact("  emails", outbox);
-        facts.fact("  worker", worker.to_owned());
-        facts.fact("  key", about_key);
+        facts.add("  store", format!("{:?}", config.store));
+        facts.add("  emails", outbox);
+        facts.add("  worker", worker.to_owned());
+        facts.add("  key", about_key);
         let what = format!("listens on {url}");
         greet(screen, &what, &facts, (key, url, "USER"))
     }
@@ -131,9 +131,9 @@ fn greet_demo(screen: &mut Screen, served: &Served, dir: &Path) -> anyhow::Resul
     let (url, key, dir) = (served.url(), &served.key, dir.display());
     let emails = format!("are written to {dir}/outbox; none is sent");
     let mut facts = Table::facts();
-    facts.fact("  folder", format!("{dir}, made anew each time"));
-    facts.fact("  emails", emails);
-    facts.fact("  key", format!("{key}, made up for this run"));
+    facts.add("  folder", format!("{dir}, made anew each time"));
+    facts.add("  emails", emails);
+    facts.add("  key", format!("{key}, made up for this run"));
     let what = format!("shows {url}/demo");
     greet(screen, &what, &facts, (key, &url, "mara"))
 }

@@ -47,7 +47,7 @@ impl Args {
         let candidates = Candidates::load(&self.policies)?;
         screen.warnings(&candidates.warnings)?;
         let events = read_events(&self.events)?;
-        let comparison = simulate(&events, &candidates.policies, &screen.bar("events"));
+        let comparison = simulate(&events, &candidates.policies, &screen.progress_bar("events"));
         if !screen.answer(&comparison)? {
             screen.line(summary(&comparison))?;
             screen.line("")?;

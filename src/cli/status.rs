@@ -32,8 +32,8 @@ impl Args {
                 return Ok(Exit::Done);
             }
             let mut table = Table::facts();
-            table.fact("store", store.clone());
-            table.fact("schema", upgrade(schema));
+            table.add("store", store.clone());
+            table.add("schema", upgrade(schema));
             screen.table(&table)?;
             screen.line("  Copy the file first if you may want to go back.")?;
             return Ok(Exit::Done);
@@ -41,7 +41,7 @@ impl Args {
         let app = App::open(config, Access::Inspect, TemplateUse::BuiltIn).await?;
         let now = app.context.clock.now();
         let status = app.status().now().await?;
-        let exit = Exit::Done.if_whole(!status.has_failures());
+        let exit = Exit::Done.partly_unless(!status.has_failures());
         if screen.answer(&status)? {
             return Ok(exit);
         }
@@ -78,49 +78,49 @@ fn upgrade(schema: &Schema) -> Option<String> {
 /// Returns the table of the work, the emails and the reports.
 fn facts(status: &Status, now: DateTime<Utc>) -> Table {
     let mut table = Table::facts();
-    table.fact("store", status.store.clone());
-    table.fact("schema", upgrade(&status.schema));
+    table.add("store", status.store.clone());
+    table.add("schema", upgrade(&status.schema));
     let oldest = status.oldest_pending_day;
-    table.fact("fan-outs", fanouts(&status.fanouts, oldest));
+    table.add("fan-outs", fanouts(&status.fanouts, oldest));
     let batches = by_name(&status.batches, BatchState::as_str);
-    table.fact("batches", or_none(batches, "none open"));
+    table.add("batches", or_none(batches, "none open"));
     let deliveries = by_name(&status.deliveries, DeliveryState::as_str);
-    table.fact("emails", or_none(deliveries, "none yet"));
+    table.add("emails", or_none(deliveries, "none yet"));
     let events = |n: u64, what: &str| (n > 0).then(|| format!("{} {what}", phrases::events(n)));
     let failed = "whose batch email failed within the last 7 days";
-    table.fact("not emailed", events(status.not_emailed, failed));
-    table.fact("sending", status.paused.as_ref().map(digest::paused));
+    table.add("not emailed", events(status.not_emailed, failed));
+    table.add("sending", status.paused.as_ref().map(digest::paused));
     let mut name = "waiting";
     for line in waits(&status.waiting, now) {
-        table.fact(std::mem::take(&mut name), line);
+        table.add(std::mem::take(&mut name), line);
     }
-    table.fact("worker", worker(status.worker, now));
-    table.fact("digest", last_digest(status.digest));
+    table.add("worker", worker(status.worker, now));
+    table.add("digest", last_digest(status.digest));
     let reported = (status.reports.sent > 0).then(|| reports(&status.reports));
-    table.fact("last 7 days", reported);
+    table.add("last 7 days", reported);
     let silent = (status.unreported > 0).then(|| {
         let emails = emails(status.unreported);
         format!("none on {emails} sent more than a day ago; see `tidings doctor`")
     });
-    table.fact("reports", silent);
+    table.add("reports", silent);
     let older = &status.older;
-    table.fact("backlog", events(older.events, "of days before the window"));
+    table.add("backlog", events(older.events, "of days before the window"));
     let blocked = "for people who cannot be emailed; they expire after digest.max_age";
-    table.fact("blocked", events(older.blocked_events, blocked));
+    table.add("blocked", events(older.blocked_events, blocked));
     let expired_blocked = older.expired_blocked.events;
-    table.fact("expired", expired(&older.expired, expired_blocked));
-    table.fact("suppressed", by_name(&status.suppressed, Reason::as_str));
+    table.add("expired", expired(&older.expired, expired_blocked));
+    table.add("suppressed", by_name(&status.suppressed, Reason::as_str));
     let is_older = |day: &&DayView| !day.in_window && day.day < Day::of(now);
     let (older, current): (Vec<_>, Vec<_>) = status.days.iter().partition(is_older);
-    table.fact("days", stored(&current).unwrap_or_else(|| "none".into()));
-    table.fact("older days", stored(&older));
+    table.add("days", stored(&current).unwrap_or_else(|| "none".into()));
+    table.add("older days", stored(&older));
     table
 }
 
 /// Lists counts with their names, without zeros: `3 open, 1 closing`.
 fn by_name<K: Copy>(counts: &BTreeMap<K, u64>, name: impl Fn(K) -> &'static str) -> String {
     let counts = counts.iter();
-    phrases::list(counts.map(|(of, count)| phrases::some(*count, name(*of))))
+    phrases::list(counts.map(|(of, count)| phrases::nonzero(*count, name(*of))))
 }
 
 fn or_none(text: String, none: &str) -> String {
@@ -135,7 +135,7 @@ fn worker(worker: Option<WorkerActivity>, now: DateTime<Utc>) -> String {
     let Some(WorkerActivity { running, seen }) = worker else {
         return "none has run yet".into();
     };
-    let seen = phrases::moment(seen, now);
+    let seen = phrases::second(seen, now);
     match running {
         true => format!("running, last heartbeat {seen}"),
         false => format!("not running; last active {seen}"),
@@ -149,8 +149,8 @@ fn last_digest(run: Option<DigestActivity>) -> String {
     };
     let counts = phrases::list([
         Some(format!("{} due", phrases::number(run.due))),
-        phrases::some(run.sent, "sent"),
-        phrases::some(run.failed, "failed"),
+        phrases::nonzero(run.sent, "sent"),
+        phrases::nonzero(run.failed, "failed"),
     ]);
     format!("last run {} UTC: {counts}", phrases::minute(run.at))
 }
@@ -170,13 +170,13 @@ fn fanouts(counts: &BTreeMap<FanoutState, u64>, oldest: Option<Day>) -> String {
 fn reports(counts: &ReportCounts) -> String {
     let of_sent = |count: u64, what: &str| {
         let percent = 100.0 * counts.share(count);
-        phrases::some(count, what).map(|some| format!("{some} ({percent:.2} %)"))
+        phrases::nonzero(count, what).map(|some| format!("{some} ({percent:.2} %)"))
     };
     phrases::list([
-        phrases::some(counts.sent, "sent"),
-        phrases::some(counts.delivered, "delivered"),
-        phrases::some(counts.delayed, "delayed"),
-        phrases::some(counts.unsubscribed, "unsubscribed"),
+        phrases::nonzero(counts.sent, "sent"),
+        phrases::nonzero(counts.delivered, "delivered"),
+        phrases::nonzero(counts.delayed, "delayed"),
+        phrases::nonzero(counts.unsubscribed, "unsubscribed"),
         of_sent(counts.refused, "refused"),
         of_sent(counts.bounced, "bounced"),
         of_sent(counts.complained, "complained"),

@@ -83,7 +83,7 @@ impl Args {
                 Ok(Exit::Done)
             }
             Some(Verb::Import { file, reason }) => {
-                let bar = screen.bar("lines");
+                let bar = screen.progress_bar("lines");
                 let kind = ImportKind::Suppressions(*reason);
                 let report = app.import().file(&kind, file, &bar).await?;
                 drop(bar);

@@ -34,7 +34,7 @@ fn a_digest_notes_events_that_a_worker_has_leased() {
 
     assert_eq!(digest.code, 0, "{}", digest.err);
     assert!(digest.out.contains("no user"), "{}", digest.out);
-    let note = "1 accepted event is held or being fanned out by a worker";
+    let note = "1 accepted event is leased or being fanned out by a worker";
     assert!(digest.err.contains(note), "{}", digest.err);
 }
 

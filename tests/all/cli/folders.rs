@@ -88,7 +88,7 @@ fn notify_says_once_that_it_created_the_database() {
 
     let (first, second) = (desk.run(&notify), desk.run(&notify));
 
-    let created = "there was no database: made sqlite:tidings.db";
+    let created = "there was no database: created sqlite:tidings.db";
     assert!(first.err.contains(created), "{}", first.err);
     let unknown = "there is no record of ada";
     assert!(second.err.contains(unknown), "{}", second.err);

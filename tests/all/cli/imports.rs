@@ -116,8 +116,8 @@ fn events_imported_twice_from_standard_input_are_added_once() {
         super::Ran::from(child.wait_with_output().unwrap()).done()
     };
 
-    assert_eq!(import(), "import: 1 event, 1 fan-out reached 3 people\n");
-    assert_eq!(import(), "import: 1 event, 0 fan-outs reached 0 people\n");
+    assert_eq!(import(), "import: 1 event, 1 fan-out reached 3 users\n");
+    assert_eq!(import(), "import: 1 event, 0 fan-outs reached 0 users\n");
     assert_eq!(desk.run(&["feed", "ada", "--json"]).json()["items"].as_array().unwrap().len(), 1);
 }
 
