@@ -34,7 +34,7 @@ pub(super) struct Args {
 impl Args {
     pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
         let access = if self.dry_run { Access::Read } else { Access::Write };
-        session.set("archive.keep", self.keep.as_ref());
+        session.set_option("archive.keep", self.keep.as_ref());
         let (app, screen) = (session.open(access).await?, &mut *session.screen);
         let request = ArchiveRequest {
             keep: app.config.archive_keep,

@@ -83,7 +83,7 @@ impl WithoutKeys {
 /// The server did not answer a request of `health`.
 #[derive(Debug, thiserror::Error)]
 #[error("{url} does not answer: {why}")]
-pub(super) struct Unanswered {
+pub(super) struct NoAnswer {
     pub(super) url: String,
     pub(super) why: String,
 }
@@ -120,7 +120,7 @@ fn advice(failure: &anyhow::Error) -> Option<String> {
         if let Some(refusal) = cause.downcast_ref::<Refusal>() {
             return Some(refusal.next.clone());
         }
-        if cause.is::<Unanswered>() {
+        if cause.is::<NoAnswer>() {
             return Some("tidings serve, unless the server runs elsewhere".into());
         }
         if cause.is::<Problems>() {

@@ -42,7 +42,7 @@ impl Args {
         if session.screen.answer(&explained)? {
             return Ok(exit);
         }
-        let (screen, now) = (&mut session.screen.page(), app.context.clock.now());
+        let (screen, now) = (&mut session.screen.with_page_width(), app.context.clock.now());
         show_user(&explained, now, screen)?;
         if explained.events.is_empty() {
             screen.line("")?;

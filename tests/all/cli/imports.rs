@@ -21,7 +21,7 @@ fn bad_lines_are_reported_by_number_and_good_ones_are_kept() {
 
     let ran = desk.run(&["import", "users", "users.ndjson"]);
 
-    assert_eq!((ran.code, ran.out.as_str()), (3, "import: 2 users, 3 bad lines left out\n"));
+    assert_eq!((ran.code, ran.out.as_str()), (3, "import: 2 users, 3 bad lines skipped\n"));
     let lines: Vec<_> = ran.err.lines().collect();
     assert!(
         lines[0].starts_with("users.ndjson, line 2, email: email address \"n…\" has no @"),
