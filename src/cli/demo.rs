@@ -134,8 +134,8 @@ impl DemoStory<'_> {
 
     async fn show_latest_email(&mut self, user: &str) -> anyhow::Result<()> {
         let filter = Only { user: Some(user.parse()?), ..Only::default() };
-        let row = self.app.deliveries().list(&filter, 1).await?.pop();
-        let row = row.context("no email was sent")?;
+        let mut rows = self.app.deliveries().list(&filter, 1).await?;
+        let row = rows.pop().context("no email was sent")?;
         let email = self.app.compose().story(row).await?.email;
         let text = email.context("the email cannot be shown")?.text;
         let lines = text.lines().filter(|line| !line.trim().is_empty());

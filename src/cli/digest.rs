@@ -10,12 +10,12 @@ use clap::Args as Arguments;
 
 use super::exit::causes;
 use super::remaining_work::{FanOutResult, backlog_lines, read_waiting_emails, show_unfinished};
-use super::session::{Access, App, Exit, Refusal, Screen, Session};
+use super::session::{Access, App, Exit, Refusal, Screen, Session, Stop};
 use super::session::{last_write, phrases, within_grace};
 use crate::domain::{Pause, UserId};
 use crate::engine::digest::DigestRequest;
 use crate::private;
-use crate::render::dry_run_page::DryRunPage;
+use crate::render::dry_run_page::{DryRunEmails, DryRunPage};
 use crate::wire::delivery::WaitingEmails;
 use crate::wire::run_report::{DigestReport, DigestRun, Ended, Tally};
 use crate::wire::status::DigestActivity;
@@ -61,6 +61,18 @@ pub(super) struct Args {
     now: bool,
 }
 
+/// What a run did, before it is recorded and shown.
+struct DigestResult {
+    fanned_out: FanOutResult,
+    report: DigestReport,
+    /// The emails that a dry run would send, for its page.
+    dry_run_emails: Option<DryRunEmails>,
+    /// Whether `server.grace` ended the work.
+    is_cut_off: bool,
+    /// The failure that ended the work after some emails were sent.
+    failure: Option<anyhow::Error>,
+}
+
 impl Args {
     pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
         let access = if self.dry_run { Access::Read } else { Access::Write };
@@ -74,38 +86,18 @@ impl Args {
             let resumed = pause.map(|pause| format!("resumed; it was {}", pause_text(&pause)));
             screen.warning(resumed.unwrap_or_else(|| "nothing was paused".to_owned()))?;
         }
-        let (mut fanned_out, mut report) = (FanOutResult::default(), DigestReport::default());
-        let mut dry_run_emails = None;
-        let work = async {
-            if !self.dry_run {
-                let bar = screen.progress_bar("users reached").until(stop.clone());
-                fanned_out = FanOutResult::run(app, &bar).await;
-            }
-            let bar = screen.progress_bar("users checked").until(stop.clone());
-            if self.report.is_some() {
-                let (counts, emails) = app.dry_run().run(&request, &bar).await?;
-                (report, dry_run_emails) = (counts, Some(emails));
-            } else {
-                app.digests().run_into(&mut report, &request, &bar).await?;
-            }
-            anyhow::Ok(())
-        };
-        let result = within_grace(app, &stop, work).await;
-        let (is_stopped, is_cut_off) = (*stop.borrow(), result.is_none());
-        if is_cut_off && self.dry_run {
+        let result = self.work(app, &request, &stop, screen).await?;
+        let is_stopped = *stop.borrow();
+        if result.is_cut_off && self.dry_run {
             return self.stopped(screen);
         }
-        // If emails were sent before a failure, their counts come first.
-        let failure = match result.transpose() {
-            Err(failure) if report.emails == Tally::default() => return Err(failure),
-            result => result.err(),
-        };
-        let ends_early = is_stopped || failure.is_some();
+        let DigestResult { mut fanned_out, mut report, dry_run_emails, .. } = result;
+        let ends_early = is_stopped || result.failure.is_some();
         let mut notes = Vec::new();
         if ends_early {
             report.ended.get_or_insert(Ended::Stopped);
             // At the end of the grace, `within_grace` has released the leases.
-            if !is_cut_off && !self.dry_run {
+            if !result.is_cut_off && !self.dry_run {
                 notes.extend(release_leases(app).await);
             }
         }
@@ -119,8 +111,7 @@ impl Args {
             notes.extend(recorded.err().map(|error| causes(&error)));
             read_waiting_emails(app, request.users.as_deref(), ends_early).await
         };
-        let failures = dry_run_emails.iter().flat_map(|emails| emails.failures.clone());
-        notes.extend(failures);
+        notes.extend(dry_run_emails.iter().flat_map(|emails| emails.failures.clone()));
         notes.extend(report_notes(app, &report));
         let at = request.at.unwrap_or(now);
         let summary = sentence(&report, &request, app.identities.outbox());
@@ -128,10 +119,13 @@ impl Args {
         // A page about part of the users would mislead.
         let page = self.report.as_deref().filter(|_| !is_stopped);
         if let (Some(path), Some(found)) = (page, dry_run_emails) {
-            let at = at.format("%-d %B %Y, %H:%M UTC").to_string();
-            let (counts, warnings) = (lines.clone(), notes.clone());
-            let html = DryRunPage { at, counts, warnings, found }.render(&app.config.site)?;
-            let written = private::replace(path, html);
+            let page = DryRunPage {
+                at: at.format("%-d %B %Y, %H:%M UTC").to_string(),
+                counts: lines.clone(),
+                warnings: notes.clone(),
+                found,
+            };
+            let written = private::replace(path, page.render(&app.config.site)?);
             written.with_context(|| format!("writing the report {}", path.display()))?;
             lines.push(format!("report: {}", path.display()));
         }
@@ -149,13 +143,46 @@ impl Args {
         let is_complete = show_unfinished(app, &report.emails, &fanned_out, &waiting, screen)?;
         screen.warnings(notes)?;
         screen.warnings(report.ended.as_ref().map(why_ended))?;
-        if let Some(failure) = failure {
+        if let Some(failure) = result.failure {
             return Err(failure);
         }
         if is_stopped {
             return self.stopped(screen);
         }
         Ok(exit_of_report(&report).partly_unless(is_complete))
+    }
+
+    /// Fans out accepted events and runs the digests. Fails if no email was sent before a failure.
+    async fn work(
+        &self,
+        app: &App,
+        request: &DigestRequest,
+        stop: &Stop,
+        screen: &Screen,
+    ) -> anyhow::Result<DigestResult> {
+        let (mut fanned_out, mut report) = (FanOutResult::default(), DigestReport::default());
+        let mut dry_run_emails = None;
+        let work = async {
+            if !self.dry_run {
+                let bar = screen.progress_bar("users reached").until(stop.clone());
+                fanned_out = FanOutResult::run(app, &bar).await;
+            }
+            let bar = screen.progress_bar("users checked").until(stop.clone());
+            if self.report.is_some() {
+                let (counts, emails) = app.dry_run().run(request, &bar).await?;
+                (report, dry_run_emails) = (counts, Some(emails));
+            } else {
+                app.digests().run_into(&mut report, request, &bar).await?;
+            }
+            anyhow::Ok(())
+        };
+        let outcome = within_grace(app, stop, work).await;
+        let is_cut_off = outcome.is_none();
+        let failure = match outcome.transpose() {
+            Err(failure) if report.emails == Tally::default() => return Err(failure),
+            outcome => outcome.err(),
+        };
+        Ok(DigestResult { fanned_out, report, dry_run_emails, is_cut_off, failure })
     }
 
     /// Rejects a run in the future, and a report that cannot be written.

@@ -83,7 +83,7 @@ impl WithoutKeys {
 /// The server did not answer a request of `health`.
 #[derive(Debug, thiserror::Error)]
 #[error("{url} does not answer: {why}")]
-pub(super) struct NoAnswer {
+pub(super) struct ServerUnreachable {
     pub(super) url: String,
     pub(super) why: String,
 }
@@ -120,7 +120,7 @@ fn advice(failure: &anyhow::Error) -> Option<String> {
         if let Some(refusal) = cause.downcast_ref::<Refusal>() {
             return Some(refusal.next.clone());
         }
-        if cause.is::<NoAnswer>() {
+        if cause.is::<ServerUnreachable>() {
             return Some("tidings serve, unless the server runs elsewhere".into());
         }
         if cause.is::<Problems>() {
@@ -201,8 +201,8 @@ mod tests {
         let store: anyhow::Error =
             engine::Error::from(store::Error::database("using SQLite", "database or disk is full"))
                 .into();
-        let file = io::Error::from(ErrorKind::StorageFull);
-        let file = anyhow::Error::from(file).context("writing a.eml");
+        let full = io::Error::from(ErrorKind::StorageFull);
+        let file = anyhow::Error::from(full).context("writing a.eml");
 
         for failure in [store, file] {
             let text = explain_failure(&failure);

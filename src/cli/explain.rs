@@ -131,8 +131,7 @@ fn batch_text(batch: &BatchView) -> String {
 fn suppression_text(suppression: &SuppressionView) -> String {
     let SuppressionView { reason, source, .. } = suppression;
     let at = phrases::minute(suppression.at);
-    let detail = suppression.detail.as_ref().map(|detail| format!(" ({detail})"));
-    let detail = detail.unwrap_or_default();
+    let detail = suppression.detail.as_ref().map_or(String::new(), |detail| format!(" ({detail})"));
     let since = format!("their address: {reason} since {at} UTC, from {source}{detail}");
     format!("{since}; tidings suppressions lift ends it")
 }
@@ -187,13 +186,14 @@ fn covered_text(by: &By) -> String {
 /// Describes an event's outcome with its exceptions: `will be in the next digest; mandatory, so
 /// their choices do not count; not in the feed`.
 fn sentence(fate: &Fate, now: DateTime<Utc>) -> String {
-    let exceptions = [
-        (fate.mandatory, "mandatory, so their choices do not count"),
-        (!fate.in_feed, "not in the feed"),
-    ];
-    let exceptions =
-        exceptions.into_iter().filter_map(|(applies, text)| applies.then(|| text.to_owned()));
-    phrases::clauses(std::iter::once(outcome(fate, now)).chain(exceptions))
+    let mut clauses = vec![outcome(fate, now)];
+    if fate.mandatory {
+        clauses.push("mandatory, so their choices do not count".to_owned());
+    }
+    if !fate.in_feed {
+        clauses.push("not in the feed".to_owned());
+    }
+    phrases::clauses(clauses)
 }
 
 /// Describes a delivery: `digest:ada:weekly:2014-W17 (pending): 451 4.7.1 greylisted; next attempt

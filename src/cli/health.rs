@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args as Arguments;
 
-use super::exit::{Exit, NoAnswer};
+use super::exit::{Exit, ServerUnreachable};
 use super::session::Session;
 use crate::operate::dns_and_web::Web;
 use crate::operate::open::Refusal;
@@ -41,7 +41,7 @@ impl Args {
         match web.status(&url).await {
             Ok(200) => session.screen.line(format!("{url}: {state}"))?,
             Ok(status) => anyhow::bail!("{url} answers {status}"),
-            Err(why) => return Err(NoAnswer { url, why }.into()),
+            Err(why) => return Err(ServerUnreachable { url, why }.into()),
         }
         Ok(Exit::Done)
     }

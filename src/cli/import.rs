@@ -105,8 +105,8 @@ impl Args {
         };
         let (app, screen) = (session.open(Access::Create).await?, &mut *session.screen);
         let bar = screen.progress_bar("lines");
-        let report = app.import().file(&kind, &self.file, &bar).await;
-        let report = &report.map_err(|error| match kind {
+        let result = app.import().file(&kind, &self.file, &bar).await;
+        let report = &result.map_err(|error| match kind {
             ImportKind::Events => WithoutKeys::add_to(error),
             _ => error.into(),
         })?;

@@ -21,11 +21,10 @@ pub(super) struct Args {}
 impl Args {
     pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
         let config = session.global.config.as_deref();
-        let option = config.map(|file| format!(" --config {}", file.display()));
-        let option = option.unwrap_or_default();
-        let file = config.unwrap_or(Path::new(DEFAULT_FILE));
-        create(file, &first_configuration(&generate_key()?))?;
-        let file = file.display();
+        let option = config.map_or(String::new(), |file| format!(" --config {}", file.display()));
+        let path = config.unwrap_or(Path::new(DEFAULT_FILE));
+        create(path, &first_configuration(&generate_key()?))?;
+        let file = path.display();
         let steps = [
             format!("wrote {file}, which explains every option"),
             String::new(),

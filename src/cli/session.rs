@@ -296,8 +296,8 @@ impl ConfigArgs {
             return Ok(Exit::Done);
         }
         let config = session.load()?;
-        let file = session.file().map(|file| file.display().to_string());
-        let file = file.as_deref().unwrap_or("no file");
+        let path = session.file().map(|path| path.display().to_string());
+        let file = path.as_deref().unwrap_or("no file");
         let screen = &mut session.screen;
         screen.line(format!("# From the defaults, {file}, the environment and flags."))?;
         screen.text(config.redacted.trim_end())?;

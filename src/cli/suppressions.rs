@@ -101,7 +101,7 @@ impl Args {
     }
 
     async fn list(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
-        let (suppressions, users) = (app.suppressions(), app.people());
+        let (suppressions, people) = (app.suppressions(), app.people());
         let mut after = None;
         loop {
             let page = suppressions.page(after.as_ref(), ADDRESSES_PER_READ).await?;
@@ -118,8 +118,8 @@ impl Args {
                 if screen.answer(&view)? {
                     continue;
                 }
-                let ids = users.with_address(&address, MAX_USERS_PER_ADDRESS).await?;
-                let ids = phrases::list(ids.iter().map(|id| Some(id.to_string())));
+                let users = people.with_address(&address, MAX_USERS_PER_ADDRESS).await?;
+                let ids = phrases::list(users.iter().map(|user| Some(user.to_string())));
                 let (since, reason) = (phrases::minute(view.at), view.reason.as_str());
                 let (source, address) = (&view.source, &view.address);
                 let detail = view.detail.as_deref().unwrap_or_default();

@@ -289,8 +289,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("tidings.db");
         let config = Config::parse(&format!("store = \"sqlite:{}\"", file.display())).unwrap();
-        let app = App::open(config, Access::Create, TemplateUse::BuiltIn).await;
-        let app = app.unwrap();
+        let app = App::open(config, Access::Create, TemplateUse::BuiltIn).await.unwrap();
         let (_signal, stop) = watch::channel(false);
         let failing = std::future::ready(Err(anyhow::anyhow!("it fails")));
 
