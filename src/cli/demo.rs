@@ -73,7 +73,7 @@ pub(super) async fn play_silently(
 
 const SCRIPT: &str = include_str!("../demo/data/story.txt");
 /// The number of lines of an email that the story shows.
-const EXCERPT: usize = 9;
+const EXCERPT_LINES: usize = 9;
 
 /// Plays the story in the current folder, which the text calls `dir`, up to now. Returns the app
 /// that ran its commands.
@@ -139,7 +139,7 @@ impl DemoStory<'_> {
         let email = self.app.compose().story(row).await?.email;
         let text = email.context("the email cannot be shown")?.text;
         let lines = text.lines().filter(|line| !line.trim().is_empty());
-        for line in lines.take(EXCERPT).chain(["…"]) {
+        for line in lines.take(EXCERPT_LINES).chain(["…"]) {
             self.screen.line(format!("│ {line}"))?;
         }
         Ok(())

@@ -324,25 +324,21 @@ fn due_users(report: &DigestReport) -> String {
 
 fn would_be_sent(report: &DigestReport) -> String {
     let (due, events) = (due_users(report), phrases::events(report.due.events));
-    let emails = phrases::count(report.emails_ahead(), "email", "emails");
-    match (report.due.users, report.dry_run.no_brand) {
-        (0, _) => format!("{due} (dry run)"),
-        (_, 0) if report.limited => {
-            format!("{due}, would send {emails} ({events}); dry run, up to the limit")
-        }
-        (_, 0) => format!("{due}, would send {emails} ({events}); dry run"),
-        (_, waiting) => {
-            let emailed = match report.emails_ahead() {
-                0 => "none".to_owned(),
-                emails => phrases::number(emails),
-            };
-            let wait = phrases::count(waiting, "waits", "wait");
-            format!(
-                "{due} with {events}: {emailed} would be emailed, {wait} for a brand that is not \
-                 configured (dry run)"
-            )
-        }
+    let (sent, waiting) = (report.emails_ahead(), report.dry_run.no_brand);
+    if report.due.users == 0 {
+        return format!("{due} (dry run)");
     }
+    if waiting == 0 {
+        let emails = phrases::emails(sent);
+        let limit = if report.limited { ", up to the limit" } else { "" };
+        return format!("{due}, would send {emails} ({events}); dry run{limit}");
+    }
+    let emailed = if sent == 0 { "none".to_owned() } else { phrases::number(sent) };
+    let wait = phrases::count(waiting, "waits", "wait");
+    format!(
+        "{due} with {events}: {emailed} would be emailed, {wait} for a brand that is not \
+         configured (dry run)"
+    )
 }
 
 /// Returns the outcomes of emails, with the folder if they were written to files; empty if there

@@ -17,7 +17,7 @@ use crate::domain::{
 use crate::engine;
 use crate::engine::ingest::NewEvent;
 use crate::wire::Flushed;
-use crate::wire::event::{Notified, Receipt};
+use crate::wire::event::{NAMED, Notified, Receipt};
 
 /// Notify users of an event
 ///
@@ -206,7 +206,7 @@ impl RetractArgs {
         if screen.answer(&retracted)? {
             return Ok(Exit::Done);
         }
-        let (kind, objects) = (&self.kind, list_first(&retracted.objects, MAX_LISTED_KEYS));
+        let (kind, objects) = (&self.kind, list_first(&retracted.objects, NAMED));
         screen.line(format!("retracted: {kind} about {objects}"))?;
         let removed = retracted.out;
         if removed.removed > 0 {
@@ -217,9 +217,6 @@ impl RetractArgs {
         Ok(Exit::Done)
     }
 }
-
-/// The most keys in a message.
-const MAX_LISTED_KEYS: usize = 5;
 
 /// Discard a user's pending events, so that no digest includes them
 ///

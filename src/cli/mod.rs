@@ -165,13 +165,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
             std::io::stderr().write_all(printable::lines(&text).as_bytes())?;
             return Ok(Exit::Usage);
         }
-        Err(help) => {
-            return match help.print() {
-                // The reader closed the pipe, as `head` does.
-                Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Exit::Done),
-                printed => Ok(printed.map(|()| Exit::Done)?),
-            };
-        }
+        Err(help) => return printed(help.print()),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let mut screen = Screen::new(true, global.json);
@@ -180,6 +174,14 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
     // runtime is leaked.
     std::mem::forget(runtime);
     result
+}
+
+/// Returns the result of a command that only prints. The reader may close the pipe, as `head` does.
+fn printed(result: std::io::Result<()>) -> anyhow::Result<Exit> {
+    match result {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(Exit::Done),
+    }
 }
 
 /// Runs a command of the demo's story.
