@@ -33,11 +33,8 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
-        let access = match self.dry_run {
-            true => Access::Read,
-            false => Access::Write,
-        };
-        session.set("archive.keep", self.keep.as_ref());
+        let access = if self.dry_run { Access::Read } else { Access::Write };
+        session.set_option("archive.keep", self.keep.as_ref());
         let (app, screen) = (session.open(access).await?, &mut *session.screen);
         let request = ArchiveRequest {
             keep: app.config.archive_keep,
@@ -46,22 +43,21 @@ impl Args {
             force: self.force,
         };
         let mut days = Vec::new();
-        let bar = screen.bar("days looked at");
-        let ended = app.archive().run(&request, &bar, &mut days).await;
+        let bar = screen.progress_bar("days checked");
+        let result = app.archive().run(&request, &bar, &mut days).await;
         drop(bar);
         for day in &days {
             if !screen.answer(day)?
-                && let Some(what) = self.fate(day)
+                && let Some(outcome) = self.describe(day)
             {
-                screen.line(format!("{}  {what}", day.day.start().date_naive()))?;
+                screen.line(format!("{}  {outcome}", day.day.start().date_naive()))?;
             }
         }
         if !screen.is_json {
             screen.line(self.summary(&days))?;
         }
-        ended?;
-        let counts = [DROPPED, KEPT, FAILED].map(|group| count(&days, group));
-        Ok(match counts {
+        result?;
+        Ok(match [DROPPED, KEPT, FAILED].map(|group| count(&days, group)) {
             [_, 0, 0] => Exit::Done,
             [0, 0, _] => Exit::Failed,
             _ => Exit::Partly,
@@ -69,45 +65,43 @@ impl Args {
     }
 
     /// Returns the line for a day. Days that are too young or in the window are only counted.
-    fn fate(&self, report: &DayReport) -> Option<String> {
-        let stacks = phrases::count(report.stacks, "stack", "stacks");
-        let kept = |why: &str| format!("kept: {why}");
-        Some(match &report.fate {
+    fn describe(&self, report: &DayReport) -> Option<String> {
+        let why_kept = match &report.fate {
             DayFate::InWindow | DayFate::Young => return None,
             DayFate::Busy => {
-                kept("a fan-out still writes to it (tidings worker --once finishes it)")
+                "a fan-out still writes to it (tidings worker --once finishes it)".to_owned()
             }
             DayFate::Unmailed { people, events } => {
-                let (people, events) = (phrases::people(*people), phrases::events(*events));
+                let (users, events) = (phrases::users(*people), phrases::events(*events));
                 let force = "(--force drops the day anyway)";
-                let why = format!("{people} should have been emailed {events} {force}");
-                kept(&why)
+                format!("{users} should have been emailed {events} {force}")
             }
-            DayFate::Held => kept("another process archives or restores it"),
-            DayFate::Changed => kept("it was written to meanwhile; the next run drops it"),
-            DayFate::Failed { why } => kept(&format!("it could not be archived: {why}")),
+            DayFate::Held => "another process archives or restores it".to_owned(),
+            DayFate::Changed => "it was written to meanwhile; the next run drops it".to_owned(),
+            DayFate::Failed { why } => format!("it could not be archived: {why}"),
             DayFate::Dropped { file } => {
-                let (dropped, to) = match self.dry_run {
-                    true => ("would be dropped", "to"),
-                    false => ("dropped", "in"),
-                };
-                let file = file.as_ref().map(|file| format!("{to} {}", file.display()));
-                phrases::list([Some(dropped.to_owned()), Some(stacks), file])
+                let (dropped, preposition) =
+                    if self.dry_run { ("would be dropped", "to") } else { ("dropped", "in") };
+                let file = file.as_ref().map(|file| format!("{preposition} {}", file.display()));
+                let stacks = phrases::stacks(report.stacks);
+                return Some(phrases::list([Some(dropped.to_owned()), Some(stacks), file]));
             }
-        })
+        };
+        Some(format!("kept: {why_kept}"))
     }
 
     fn summary(&self, days: &[DayReport]) -> String {
-        let dropped = days.iter().filter(|day| group_of(day) == DROPPED);
-        let stacks = phrases::count(dropped.map(|day| day.stacks).sum(), "stack", "stacks");
-        let dropped = phrases::count(count(days, DROPPED), "day", "days");
-        let head = match (count(days, DROPPED), self.dry_run) {
+        let dropped = count(days, DROPPED);
+        let dropped_days = phrases::count(dropped, "day", "days");
+        let is_dropped = |day: &&DayReport| group_of(day) == DROPPED;
+        let stacks = phrases::stacks(days.iter().filter(is_dropped).map(|day| day.stacks).sum());
+        let summary = match (dropped, self.dry_run) {
             (0, _) => "no day to drop".to_owned(),
-            (_, true) => format!("{dropped} with {stacks} would be dropped"),
-            (_, false) => format!("{dropped} with {stacks} dropped"),
+            (_, true) => format!("{dropped_days} with {stacks} would be dropped"),
+            (_, false) => format!("{dropped_days} with {stacks} dropped"),
         };
-        let others = [KEPT, FAILED, YOUNG].map(|group| phrases::some(count(days, group), group));
-        phrases::list([Some(format!("archive: {head}"))].into_iter().chain(others))
+        let others = [KEPT, FAILED, YOUNG].map(|group| phrases::nonzero(count(days, group), group));
+        phrases::list([Some(format!("archive: {summary}"))].into_iter().chain(others))
     }
 }
 
@@ -116,7 +110,7 @@ const KEPT: &str = "kept";
 const FAILED: &str = "failed";
 const YOUNG: &str = "not old enough";
 
-/// Returns the words under which the summary counts a day.
+/// Returns the group in which the summary counts a day.
 fn group_of(day: &DayReport) -> &'static str {
     match day.fate {
         DayFate::Dropped { .. } => DROPPED,
@@ -151,7 +145,7 @@ impl RestoreArgs {
         let mut files: Vec<&PathBuf> = self.files.iter().collect();
         files.sort_by_key(|file| part_of(file));
         for file in files {
-            match archive.restore(file, &screen.bar("stacks restored")).await {
+            match archive.restore(file, &screen.progress_bar("stacks restored")).await {
                 Err(error) => {
                     bad += 1;
                     screen.note(explain_failure(&error.into()).trim_end())?;
@@ -159,7 +153,7 @@ impl RestoreArgs {
                 Ok(summary) => {
                     good += 1;
                     if !screen.answer(&summary)? {
-                        let stacks = phrases::count(summary.stacks, "stack", "stacks");
+                        let stacks = phrases::stacks(summary.stacks);
                         let day = summary.day.start().date_naive();
                         screen.line(format!("{day}  restored, {stacks}"))?;
                     }

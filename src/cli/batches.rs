@@ -81,17 +81,7 @@ impl Args {
             Some(Verb::Show { id }) => show(*id, &app, screen).await,
             Some(Verb::Close { ids }) => end(ids, End::Close, &app, screen).await,
             Some(Verb::Cancel { ids }) => end(ids, End::Cancel, &app, screen).await,
-            Some(Verb::TakeOut { kind, objects }) => {
-                let id = |object: &ObjectId| app.config.policies.object_id(kind, object.clone());
-                let objects: Vec<ObjectId> = objects.iter().map(id).collect();
-                let out = app.batches().remove_events(kind, &objects, None).await?;
-                if !screen.answer(&out)? {
-                    let events = phrases::events(out.removed);
-                    screen.line(format!("take-out: {events} taken out of open batches"))?;
-                    note_omitted(screen, out)?;
-                }
-                Ok(Exit::Done)
-            }
+            Some(Verb::TakeOut { kind, objects }) => take_out(kind, objects, &app, screen).await,
         }
     }
 
@@ -102,60 +92,77 @@ impl Args {
             state: self.state,
             before: None,
         };
-        let book = app.batches();
+        let service = app.batches();
         let limit = usize::from(self.limit);
-        let mut found = book.list(&filter, limit + 1).await?;
-        let more = phrases::more(&mut found, limit, "--user, --key or --state");
-        let views = book.views(found).await?;
+        let mut batches = service.list(&filter, limit + 1).await?;
+        let cut_note = phrases::cut(&mut batches, limit, "--user, --key or --state");
+        let views = service.views(batches).await?;
         if !screen.answer(&views)? {
-            screen.list(&table(&views), more)?;
+            screen.list(&table(&views), cut_note)?;
         }
         Ok(Exit::Done)
     }
 }
 
-fn no_such(id: Id) -> Refusal {
+fn unknown_batch(id: Id) -> Refusal {
     let what = format!("there is no batch {id}");
     Refusal::new(what, "tidings batches, which lists them")
 }
 
 async fn show(id: Id, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
-    let book = app.batches();
-    let found = book.batch(id).await?;
-    let view = book.view(found.ok_or_else(|| no_such(id))?).await?;
+    let service = app.batches();
+    let batch = service.batch(id).await?.ok_or_else(|| unknown_batch(id))?;
+    let view = service.view(batch).await?;
     if !screen.answer(&view)? {
         screen.text(&serde_json::to_string_pretty(&view)?)?;
     }
     Ok(Exit::Done)
 }
 
+/// Removes events about these objects from all open batches.
+async fn take_out(
+    kind: &EventType,
+    objects: &[ObjectId],
+    app: &App,
+    screen: &mut Screen,
+) -> anyhow::Result<Exit> {
+    let id = |object: &ObjectId| app.config.policies.object_id(kind, object.clone());
+    let ids: Vec<ObjectId> = objects.iter().map(id).collect();
+    let result = app.batches().remove_events(kind, &ids, None).await?;
+    if !screen.answer(&result)? {
+        let events = phrases::events(result.removed);
+        screen.line(format!("take-out: {events} removed from open batches"))?;
+        note_omitted(screen, result)?;
+    }
+    Ok(Exit::Done)
+}
+
 /// Returns the outcome of the batch's email, or why it has none.
-fn email(view: &BatchView) -> String {
-    // The leading event was emailed at once, and no other event followed.
-    let is_lead_alone = view.lead_sent && view.count == 0;
+fn email_outcome(view: &BatchView) -> String {
     match &view.delivery {
-        None if is_lead_alone => "its lead was emailed at once".to_owned(),
+        // The leading event was emailed at once, and no other event followed.
+        None if view.lead_sent && view.count == 0 => "its lead was emailed at once".to_owned(),
         None => String::new(),
-        Some(email) => {
-            let reason = email.reason.as_ref().map(|reason| format!(": {reason}"));
-            format!("{}{}", email.state.as_str(), reason.unwrap_or_default())
+        Some(delivery) => {
+            let reason = delivery.reason.as_ref().map(|reason| format!(": {reason}"));
+            format!("{}{}", delivery.state.as_str(), reason.unwrap_or_default())
         }
     }
 }
 
-async fn end(ids: &[Id], how: End, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
-    let (book, mut good) = (app.batches(), 0);
-    let what = match how {
+async fn end(ids: &[Id], end: End, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+    let (service, mut good) = (app.batches(), 0);
+    let result = match end {
         End::Close => "is closing; a worker emails it in its next round",
         End::Cancel => "is canceled",
     };
     for id in ids {
-        match book.end(*id, how).await {
+        match service.end(*id, end).await {
             Ok(Some(_)) => {
                 good += 1;
-                screen.line(format!("{id} {what}"))?;
+                screen.line(format!("{id} {result}"))?;
             }
-            Ok(None) => screen.note(no_such(*id))?,
+            Ok(None) => screen.note(unknown_batch(*id))?,
             Err(Error::Conflict(why)) => screen.note(why)?,
             Err(error) => return Err(error.into()),
         }
@@ -168,11 +175,12 @@ async fn end(ids: &[Id], how: End, app: &App, screen: &mut Screen) -> anyhow::Re
 }
 
 /// Prints a note if batches count matching events that they no longer keep. These stay counted.
-pub(super) fn note_omitted(screen: &mut Screen, out: RemovedEvents) -> std::io::Result<()> {
-    let some = phrases::some(out.omitted, "that they no longer keep");
-    let stay = "which they are is not known, and they stay counted";
-    let note = some.map(|some| format!("the same batches count {some}; {stay}"));
-    note.map_or(Ok(()), |note| screen.note(note))
+pub(super) fn note_omitted(screen: &mut Screen, removed: RemovedEvents) -> std::io::Result<()> {
+    let Some(omitted) = phrases::nonzero(removed.omitted, "that they no longer keep") else {
+        return Ok(());
+    };
+    let effect = "their objects are unknown, so they stay counted";
+    screen.note(format!("the same batches count {omitted}; {effect}"))
 }
 
 /// Returns the table of batches with the outcomes of their emails.
@@ -181,10 +189,10 @@ fn table(views: &[BatchView]) -> Table {
         Column("closes (UTC)", Full, |view| phrases::minute(view.closes_at)),
         Column("state", Full, |view| view.state.as_str().to_owned()),
         Column("events", Number, |view| phrases::number(view.count)),
-        Column("person", Cut, |view| view.user.to_string()),
+        Column("user", Cut, |view| view.user.to_string()),
         Column("key", Cut, |view| view.key.clone()),
         Column("batch", Full, |view| view.id.to_string()),
-        Column("email", Cut, |view| email(view)),
+        Column("email", Cut, |view| email_outcome(view)),
     ];
     Table::new(views, columns)
 }

@@ -1,7 +1,7 @@
 //! `tidings completions` and `tidings man`: files for the shell and for `man`, written from the
 //! definition of the command line.
 
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args as Arguments, CommandFactory};
@@ -24,11 +24,7 @@ impl Args {
     pub(super) async fn run(&self, _: &mut Session<'_>) -> anyhow::Result<Exit> {
         let (mut script, mut tidings) = (Vec::new(), Cli::command());
         clap_complete::generate(self.shell, &mut tidings, "tidings", &mut script);
-        match std::io::stdout().write_all(&script) {
-            // The reader closed the pipe, as `head` does.
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Exit::Done),
-            written => Ok(written.map(|()| Exit::Done)?),
-        }
+        super::printed(std::io::stdout().write_all(&script))
     }
 }
 

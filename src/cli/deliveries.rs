@@ -3,7 +3,6 @@
 use chrono::{DateTime, Utc};
 use clap::{Args as Arguments, Subcommand};
 
-use super::remaining_work::emails;
 use super::session::Fit::{Cut, Full, Number};
 use super::session::{
     Access, App, Column, Exit, Refusal, Screen, Session, Table, TemplateUse, phrases,
@@ -54,7 +53,7 @@ enum Verb {
     /// `sent`: the emails were sent. `failed`: they were not, and the next run or a worker sends
     /// them.
     #[command(allow_missing_positional = true)]
-    Settle(Settle),
+    Settle(SettleArgs),
     /// Retry failed emails: these, or all of them
     ///
     /// Within its period, a failed digest is retried automatically, first after an hour. The next
@@ -80,16 +79,15 @@ impl Args {
     }
 
     async fn list(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
-        let (since, until) = (self.since, self.until);
-        let only = Only {
+        let filter = Only {
             state: self.state,
             user: self.user.clone(),
-            span: Span { since, until },
+            span: Span { since: self.since, until: self.until },
             feedback: self.bounced.then_some(ReportKind::Bounced),
         };
         let limit = usize::from(self.limit);
-        let mut rows = app.deliveries().list(&only, limit + 1).await?;
-        let more = phrases::more(&mut rows, limit, "--user, --state or --since");
+        let mut rows = app.deliveries().list(&filter, limit + 1).await?;
+        let cut_note = phrases::cut(&mut rows, limit, "--user, --state or --since");
         let mut listed = Vec::with_capacity(rows.len());
         for row in rows {
             let DeliveryStory { row, email, .. } = app.compose().story(row).await?;
@@ -97,8 +95,8 @@ impl Args {
             listed.push(Listed { row, subject });
         }
         if !screen.answer(&listed)? {
-            let rows = listed.iter().map(|of| (&of.row, of.subject.as_deref()));
-            screen.list(&table(rows), more)?;
+            let rows = listed.iter().map(|email| (&email.row, email.subject.as_deref()));
+            screen.list(&table(rows), cut_note)?;
         }
         Ok(Exit::Done)
     }
@@ -108,17 +106,17 @@ impl Args {
 pub(super) fn table<'a>(
     rows: impl IntoIterator<Item = (&'a DeliveryRow, Option<&'a str>)>,
 ) -> Table {
-    fn latest(row: &DeliveryRow) -> DateTime<Utc> {
+    fn last_change(row: &DeliveryRow) -> DateTime<Utc> {
         row.settled.or(row.tried).unwrap_or(row.created)
     }
     let columns: &[Column<(&'a DeliveryRow, Option<&'a str>)>] = &[
-        Column("time (UTC)", Full, |of| phrases::minute(latest(of.0))),
-        Column("state", Full, |of| phrases::delivery_state(of.0)),
-        Column("events", Number, |of| phrases::number(of.0.items.into())),
-        Column("tried", Number, |of| phrases::number(of.0.attempts.into())),
-        Column("delivery", Full, |of| of.0.id.to_string()),
-        Column("subject", Cut, |of| of.1.unwrap_or_default().to_owned()),
-        Column("because", Cut, |of| of.0.reason.clone().unwrap_or_default()),
+        Column("time (UTC)", Full, |(row, _)| phrases::minute(last_change(row))),
+        Column("state", Full, |(row, _)| phrases::delivery_state(row)),
+        Column("events", Number, |(row, _)| phrases::number(row.items.into())),
+        Column("tried", Number, |(row, _)| phrases::number(row.attempts.into())),
+        Column("delivery", Full, |(row, _)| row.id.to_string()),
+        Column("subject", Cut, |(_, subject)| subject.unwrap_or_default().to_owned()),
+        Column("because", Cut, |(row, _)| row.reason.clone().unwrap_or_default()),
     ];
     Table::new(rows, columns)
 }
@@ -139,23 +137,23 @@ struct RetryArgs {
 
 impl RetryArgs {
     async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
-        let ids = self.ids.iter().map(|id| DeliveryId::stored(id.as_str()));
-        let retried = match self.all {
-            true => app.deliveries().retry_all(self.user.as_ref()).await?,
-            false => app.deliveries().retry(&ids.collect::<Vec<_>>()).await?,
+        let retried = if self.all {
+            app.deliveries().retry_all(self.user.as_ref()).await?
+        } else {
+            let ids: Vec<_> = self.ids.iter().map(|id| DeliveryId::stored(id.as_str())).collect();
+            app.deliveries().retry(&ids).await?
         };
         let bad = (retried.busy.len() + retried.not_failed.len()) as u64;
         let exit = Exit::of(retried.again, bad);
         if screen.answer(&retried)? {
             return Ok(exit);
         }
-        let again = emails(retried.again);
         screen.line(match retried.again {
             0 => "no failed email is tried again".to_owned(),
-            _ => format!("{again} will be tried again by the next run or a worker"),
+            n => format!("{} will be tried again by the next run or a worker", phrases::emails(n)),
         })?;
-        let busy = "another email to the same person is open; try again when it has ended";
-        let not_failed = "there is no failed delivery of that name";
+        let busy = "another email to the same user is open; try again when it has ended";
+        let not_failed = "there is no failed delivery with this id";
         for (ids, why) in [(&retried.busy, busy), (&retried.not_failed, not_failed)] {
             screen.warnings(ids.iter().map(|id| format!("{id}: {why}")))?;
         }
@@ -164,13 +162,13 @@ impl RetryArgs {
 }
 
 #[derive(Debug, Arguments)]
-struct Settle {
+struct SettleArgs {
     /// Delivery to settle, such as digest:mara:weekly:2014-W17
     #[arg(required_unless_present_any = ["call", "all", "since", "until"], conflicts_with_all = ["call", "all", "since", "until"])]
     id: Option<String>,
     /// The outcome
     #[arg(required = true, value_parser = ["sent", "failed"])]
-    end: String,
+    outcome: String,
     /// Settle all unknown emails of this call, as `deliveries --json` names it
     #[arg(long, value_name = "REF")]
     call: Option<String>,
@@ -185,29 +183,30 @@ struct Settle {
     until: Option<DateTime<Utc>>,
 }
 
-impl Settle {
+impl SettleArgs {
     async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
-        let pending = "pending again; the next run or a worker sends what is pending";
-        let (outcome, result) = match self.end.as_str() {
+        let (decision, result) = match self.outcome.as_str() {
             "sent" => (OperatorDecision::Sent, "sent"),
-            _ => (OperatorDecision::NotSent, pending),
+            _ => {
+                (OperatorDecision::NotSent, "pending again, to be sent by the next run or a worker")
+            }
         };
         let deliveries = app.deliveries();
         if let Some(id) = &self.id {
             let id = DeliveryId::stored(id.as_str());
-            deliveries.settle(&id, outcome).await?;
+            deliveries.settle(&id, decision).await?;
             screen.line(format!("{id} is {result}"))?;
             return Ok(Exit::Done);
         }
-        let (since, until) = (self.since, self.until);
-        let span = Span { since, until };
+        let span = Span { since: self.since, until: self.until };
         let rows = deliveries.unknown(self.call.as_deref(), &span).await?;
-        let settled = deliveries.settle_all(&rows, outcome).await?;
-        screen.line(format!("{}: {result}", emails(settled.settled)))?;
-        let busy = (settled.busy > 0).then(|| emails(settled.busy));
-        let why = "another delivery of the person is open; settle these when that one has ended";
-        screen.warnings(busy.map(|busy| format!("{busy}: {why}")))?;
-        Ok(Exit::Done.if_whole(settled.busy == 0))
+        let settled = deliveries.settle_all(&rows, decision).await?;
+        screen.line(format!("{}: {result}", phrases::emails(settled.settled)))?;
+        if settled.busy > 0 {
+            let why = "another delivery of the user is open; settle these when that one has ended";
+            screen.warning(format!("{}: {why}", phrases::emails(settled.busy)))?;
+        }
+        Ok(Exit::Done.partly_unless(settled.busy == 0))
     }
 }
 
@@ -228,22 +227,20 @@ async fn show(id: &str, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> 
 fn history(story: &DeliveryStory) -> Table {
     let (row, mut table) = (&story.row, Table::facts());
     let minute = |at: Option<DateTime<Utc>>| at.map(phrases::minute);
-    let times = phrases::count(u64::from(row.attempts), "attempt", "attempts");
-    let tried = minute(row.tried).map(|at| format!("{at} ({times})"));
-    let held = story.held_by.as_ref().zip(minute(story.held_until));
-    let held = held.map(|(owner, until)| format!("worker {owner} until {until}"));
+    let attempts = phrases::count(u64::from(row.attempts), "attempt", "attempts");
+    let tried = minute(row.tried).map(|at| format!("{at} ({attempts})"));
+    let lease = story.held_by.as_ref().zip(minute(story.held_until));
     let report = row.feedback.zip(minute(row.feedback_at));
-    let report = report.map(|(report, at)| format!("{report} {at}"));
-    let waits = row.not_before.filter(|_| !row.state.settled());
-    table.fact("  created", phrases::minute(row.created));
-    table.fact("  handed over", tried);
-    table.fact("  waits until", minute(waits));
-    table.fact("  held by", held);
-    table.fact("  settled", minute(row.settled));
-    table.fact("  because", row.reason.clone());
-    table.fact("  provider's id", row.provider_id.clone());
-    table.fact("  reported", report);
-    table.fact("  cannot be sent", story.barred.clone());
+    let waits_until = row.not_before.filter(|_| !row.state.settled());
+    table.add("  created", phrases::minute(row.created));
+    table.add("  handed over", tried);
+    table.add("  waits until", minute(waits_until));
+    table.add("  leased by", lease.map(|(owner, until)| format!("worker {owner} until {until}")));
+    table.add("  settled", minute(row.settled));
+    table.add("  because", row.reason.clone());
+    table.add("  provider's id", row.provider_id.clone());
+    table.add("  reported", report.map(|(report, at)| format!("{report} {at}")));
+    table.add("  cannot be sent", story.barred.clone());
     table
 }
 

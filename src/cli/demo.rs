@@ -1,9 +1,9 @@
 //! `tidings demo`: a short story of real commands, in a new folder with its own store.
 //!
-//! It prints the text of `story.txt`, and parses and runs each command there as if it had been
-//! typed. The first word of a line selects a step; every other line is text (see [`DemoStory::step`]).
-//! The story starts a week ago at a fixed hour, on a clock of its own, so it is the same on every
-//! day. `serve --demo` tells it unseen and then serves the folder ([`tell_unseen`]).
+//! It prints the text of `story.txt`, and parses and runs each command in it. The first word of a
+//! line selects a step; every other line is text (see [`DemoStory::step`]). The story starts a week
+//! ago at a fixed hour, on a clock of its own, so it is the same on every day. `serve --demo` plays
+//! it without output and then serves the folder ([`play_silently`]).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use anyhow::{Context, ensure};
 use chrono::{DateTime, NaiveTime, TimeDelta, Utc};
 use clap::Args as Arguments;
 
-use super::session::{Access, App, Exit, Refusal, Run, Screen, Session};
+use super::session::{Access, App, Exit, Refusal, RunCommand, Screen, Session};
 use crate::clock::{Clock, Ids, ManualClock, SystemClock};
 use crate::config::{Config, LogFormat, Sources};
 use crate::demo::folder::{self, Foreign, Served};
@@ -26,7 +26,7 @@ use crate::operate::open::open_store;
 /// shows. The folder's tidings.toml lets every command, and serve, go on from there.
 #[derive(Debug, Arguments)]
 pub(super) struct Args {
-    /// The folder to make; an earlier demo there is replaced
+    /// Folder to create; replaces an earlier demo there
     #[arg(long, value_name = "DIR", default_value = DIR)]
     dir: PathBuf,
 }
@@ -35,8 +35,8 @@ impl Args {
     pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
         session.refuse_store(OWN_STORE)?;
         session.start_log(LogFormat::Text);
-        enter(&self.dir, None, "tidings demo")?;
-        tell(session.screen, session.run, &self.dir).await?;
+        create_folder(&self.dir, None, "tidings demo")?;
+        play(session.screen, session.run_command, &self.dir).await?;
         Ok(Exit::Done)
     }
 }
@@ -46,20 +46,26 @@ pub(super) const OWN_STORE: &str = "a demo has a store of its own";
 /// The default folder.
 pub(super) const DIR: &str = "tidings-demo";
 
-/// Makes the folder and changes to it, as every path in the story is relative to it.
-fn enter(dir: &Path, served: Option<&Served>, command: &str) -> anyhow::Result<()> {
-    let next = format!("{command} --dir DIR, with a new folder");
-    folder::enter(dir, served).map_err(|error| match error.is::<Foreign>() {
-        true => Refusal::new(error.to_string(), next).into(),
-        false => error,
+/// Creates the folder and changes to it, because the paths in the story are relative to it.
+fn create_folder(dir: &Path, served: Option<&Served>, command: &str) -> anyhow::Result<()> {
+    folder::enter(dir, served).map_err(|error| {
+        if !error.is::<Foreign>() {
+            return error;
+        }
+        let next = format!("{command} --dir DIR, with a new folder");
+        Refusal::new(error.to_string(), next).into()
     })
 }
 
-/// Makes a demo in this folder and returns its app, which runs on the machine's clock.
-pub(super) async fn tell_unseen(dir: &Path, served: &Served, run: Run) -> anyhow::Result<App> {
-    enter(dir, Some(served), "tidings serve --demo")?;
-    let story = tell(&mut Screen::new(false, false), run, dir).await?;
-    let (config, store) = (story.config.as_ref().clone(), story.context.store.clone());
+/// Creates a demo in this folder and returns its app, which runs on the machine's clock.
+pub(super) async fn play_silently(
+    dir: &Path,
+    served: &Served,
+    run_command: RunCommand,
+) -> anyhow::Result<App> {
+    create_folder(dir, Some(served), "tidings serve --demo")?;
+    let app = play(&mut Screen::new(false, false), run_command, dir).await?;
+    let (config, store) = (app.config.as_ref().clone(), app.context.store.clone());
     let (mailer, clock) = (Arc::new(outbox(&config)), Arc::new(SystemClock));
     let ids = Arc::new(Ids::random());
     Ok(App::assemble(config, store, mailer, clock, ids)?)
@@ -67,33 +73,33 @@ pub(super) async fn tell_unseen(dir: &Path, served: &Served, run: Run) -> anyhow
 
 const SCRIPT: &str = include_str!("../demo/data/story.txt");
 /// The number of lines of an email that the story shows.
-const EXCERPT: usize = 9;
+const EXCERPT_LINES: usize = 9;
 
-/// Tells the story in the current folder, which the reader calls `dir`, up to now. Returns the app
+/// Plays the story in the current folder, which the text calls `dir`, up to now. Returns the app
 /// that ran its commands.
-async fn tell(screen: &mut Screen, run: Run, dir: &Path) -> anyhow::Result<App> {
-    // The folder's file alone counts: the environment is about the reader's own tidings.
+async fn play(screen: &mut Screen, run_command: RunCommand, dir: &Path) -> anyhow::Result<App> {
+    // Reads only the folder's file: the environment may configure the reader's own tidings.
     let config =
         Config::load(&Sources { file: Some(folder::CONFIG.into()), ..Sources::default() })?;
     let now = SystemClock.now();
     let week_ago = now.date_naive() - TimeDelta::days(7);
-    let begin = week_ago.and_time(NaiveTime::MIN).and_utc() + TimeDelta::hours(10);
-    let clock = Arc::new(ManualClock::at(begin));
+    let start = week_ago.and_time(NaiveTime::MIN).and_utc() + TimeDelta::hours(10);
+    let clock = Arc::new(ManualClock::at(start));
     let store = open_store(&config, Access::Create).await?;
     let (mailer, ids) = (Arc::new(outbox(&config)), Arc::new(Ids::random()));
     let app = App::assemble(config, store, mailer, clock.clone(), ids)?;
     screen.text("tidings  feeds and digests\n\n")?;
-    let mut story = DemoStory { screen, run, app, clock, now, chapter: 0 };
+    let mut story = DemoStory { screen, run_command, app, clock, now, chapter: 0 };
     for line in SCRIPT.lines() {
-        let told = story.step(line, dir).await;
-        told.with_context(|| format!("the demo's step {line:?}"))?;
+        let result = story.step(line, dir).await;
+        result.with_context(|| format!("the demo's step {line:?}"))?;
     }
     Ok(story.app)
 }
 
 struct DemoStory<'a> {
     screen: &'a mut Screen,
-    run: Run,
+    run_command: RunCommand,
     app: App,
     clock: Arc<ManualClock>,
     now: DateTime<Utc>,
@@ -109,10 +115,11 @@ impl DemoStory<'_> {
             }
             Some(("$", command)) => {
                 self.screen.line(line)?;
-                run(self.run, command, &self.app, self.screen).await?;
+                run(self.run_command, command, &self.app, self.screen).await?;
             }
             Some(("%", command)) => {
-                run(self.run, command, &self.app, &mut Screen::new(false, false)).await?;
+                let mut screen = Screen::new(false, false);
+                run(self.run_command, command, &self.app, &mut screen).await?;
             }
             Some(("+", minutes)) => self.clock.advance(TimeDelta::minutes(minutes.parse()?)),
             Some(("@", "today")) => self.clock.set(self.now),
@@ -126,13 +133,13 @@ impl DemoStory<'_> {
     }
 
     async fn show_latest_email(&mut self, user: &str) -> anyhow::Result<()> {
-        let only = Only { user: Some(user.parse()?), ..Only::default() };
-        let latest = self.app.deliveries().list(&only, 1).await?.pop();
-        let row = latest.context("no email was sent")?;
+        let filter = Only { user: Some(user.parse()?), ..Only::default() };
+        let mut rows = self.app.deliveries().list(&filter, 1).await?;
+        let row = rows.pop().context("no email was sent")?;
         let email = self.app.compose().story(row).await?.email;
         let text = email.context("the email cannot be shown")?.text;
         let lines = text.lines().filter(|line| !line.trim().is_empty());
-        for line in lines.take(EXCERPT).chain(["…"]) {
+        for line in lines.take(EXCERPT_LINES).chain(["…"]) {
             self.screen.line(format!("│ {line}"))?;
         }
         Ok(())
@@ -140,7 +147,12 @@ impl DemoStory<'_> {
 }
 
 /// Runs a command line; quotes hold words together.
-async fn run(run: Run, command: &str, app: &App, screen: &mut Screen) -> anyhow::Result<()> {
+async fn run(
+    run_command: RunCommand,
+    command: &str,
+    app: &App,
+    screen: &mut Screen,
+) -> anyhow::Result<()> {
     let mut words = Vec::new();
     for (n, part) in command.split('"').enumerate() {
         match n % 2 {
@@ -148,7 +160,7 @@ async fn run(run: Run, command: &str, app: &App, screen: &mut Screen) -> anyhow:
             _ => words.push(part.to_owned()),
         }
     }
-    let exit = run(words, app, screen).await?;
+    let exit = run_command(words, app, screen).await?;
     ensure!(exit == Exit::Done, "it ended with {exit:?}");
     Ok(())
 }

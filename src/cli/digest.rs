@@ -9,13 +9,13 @@ use chrono::{DateTime, Utc};
 use clap::Args as Arguments;
 
 use super::exit::causes;
-use super::remaining_work::{FanOutEnd, backlog_lines, read_waits, show_rest};
-use super::session::{Access, App, Exit, Refusal, Screen, Session};
+use super::remaining_work::{FanOutResult, backlog_lines, read_waiting_emails, show_unfinished};
+use super::session::{Access, App, Exit, Refusal, Screen, Session, Stop};
 use super::session::{last_write, phrases, within_grace};
 use crate::domain::{Pause, UserId};
 use crate::engine::digest::DigestRequest;
 use crate::private;
-use crate::render::dry_run_page::DryRunPage;
+use crate::render::dry_run_page::{DryRunEmails, DryRunPage};
 use crate::wire::delivery::WaitingEmails;
 use crate::wire::run_report::{DigestReport, DigestRun, Ended, Tally};
 use crate::wire::status::DigestActivity;
@@ -61,145 +61,146 @@ pub(super) struct Args {
     now: bool,
 }
 
+/// What a run did, before it is recorded and shown.
+struct DigestResult {
+    fanned_out: FanOutResult,
+    report: DigestReport,
+    /// The emails that a dry run would send, for its page.
+    dry_run_emails: Option<DryRunEmails>,
+    /// Whether `server.grace` ended the work.
+    is_cut_off: bool,
+    /// The failure that ended the work after some emails were sent.
+    failure: Option<anyhow::Error>,
+}
+
 impl Args {
     pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
-        let access = match self.dry_run {
-            true => Access::Read,
-            false => Access::Write,
-        };
+        let access = if self.dry_run { Access::Read } else { Access::Write };
         let (app, stop) = session.open_to_send(access).await?;
         let (app, screen) = (&app, &mut *session.screen);
         let now = app.context.clock.now();
-        if let Some(at) = self.at.filter(|at| *at > now && !self.dry_run) {
-            let why = "lies ahead, and an email cannot be sent before its time";
-            let what = format!("--at {} UTC {why}", phrases::minute(at));
-            let next = "--dry-run, which says what would be sent then; or leaving --at out";
-            return Err(Refusal::new(what, next).into());
-        }
+        self.check(now)?;
         let request = self.request(app);
-        self.report.as_deref().map_or(Ok(()), check_page)?;
         if self.resume {
             let pause = app.deliveries().resume().await?;
-            let was = pause.map(|pause| format!("resumed; it was {}", paused(&pause)));
-            screen.warning(was.unwrap_or_else(|| "nothing was paused".to_owned()))?;
+            let resumed = pause.map(|pause| format!("resumed; it was {}", pause_text(&pause)));
+            screen.warning(resumed.unwrap_or_else(|| "nothing was paused".to_owned()))?;
         }
-        let (mut fanned_out, mut report) = (FanOutEnd::default(), DigestReport::default());
-        let mut found = None;
-        let work = async {
-            if !self.dry_run {
-                let bar = screen.bar("people reached").until(stop.clone());
-                fanned_out = FanOutEnd::all(app, &bar).await;
-            }
-            let bar = screen.bar("people looked at").until(stop.clone());
-            if self.report.is_some() {
-                let (counts, emails) = app.dry_run().run(&request, &bar).await?;
-                (report, found) = (counts, Some(emails));
-            } else {
-                let digests = app.digests();
-                digests.run_into(&mut report, &request, &bar).await?;
-            }
-            anyhow::Ok(())
-        };
-        let done = within_grace(app, &stop, work).await;
-        let stopped = *stop.borrow();
-        if done.is_none() && self.dry_run {
+        let result = self.work(app, &request, &stop, screen).await?;
+        let is_stopped = *stop.borrow();
+        if result.is_cut_off && self.dry_run {
             return self.stopped(screen);
         }
-        let is_cut_off = done.is_none();
-        // If emails were sent before a failure, their counts come first.
-        let failure = match done.transpose() {
-            Err(failure) if report.emails == Tally::default() => return Err(failure),
-            done => done.err(),
-        };
-        let ends_early = stopped || failure.is_some();
-        // Report the failures of the last writes beside the result.
+        let DigestResult { mut fanned_out, mut report, dry_run_emails, .. } = result;
+        let ends_early = is_stopped || result.failure.is_some();
         let mut notes = Vec::new();
         if ends_early {
             report.ended.get_or_insert(Ended::Stopped);
             // At the end of the grace, `within_grace` has released the leases.
-            if !is_cut_off
-                && !self.dry_run
-                && let Err(error) = last_write(true, app.worker().release()).await
-            {
-                let then = "other processes can send its emails once its leases expire";
-                notes.push(format!("{then}: {}", causes(&error)));
+            if !result.is_cut_off && !self.dry_run {
+                notes.extend(release_leases(app).await);
             }
         }
         report.emails.bad_stacks += std::mem::take(&mut fanned_out.done.bad_stacks);
-        let mut waits = Ok(WaitingEmails::default());
-        if self.dry_run {
-            // A pause stops the emails that it counts, and it misses pending events.
-            let pause = app.deliveries().pause().await?;
-            notes.extend(pause.map(|pause| format!("no email is sent: {}", paused(&pause))));
-            let pending = app.status().not_fanned_out().await?;
-            if pending > 0 {
-                let events = phrases::count(pending, "accepted event", "accepted events");
-                let next = "`tidings worker --once` fans them out";
-                let why = format!("{events} not fanned out yet and missing here; {next}");
-                notes.push(why);
-            }
+        let waiting = if self.dry_run {
+            notes.extend(dry_run_notes(app).await?);
+            Ok(WaitingEmails::default())
         } else {
             let run = DigestActivity::of(&report, app.context.clock.now());
-            let activity = app.activity();
-            if let Err(error) = last_write(ends_early, activity.record_digests(&run)).await {
-                notes.push(causes(&error));
-            }
-            waits = read_waits(app, request.users.as_deref(), ends_early).await;
-        }
-        notes.extend(found.iter().flat_map(|found| found.failures.clone()));
-        notes.extend(report.unknown_names.warnings(&app.config.policies));
-        notes.extend(report.dry_run.warnings());
-        notes.extend(backlog_lines(&report.backlog));
-        if report.due.users > 0 && app.identities.lacks_links() {
-            let why = "these emails contain no unsubscribe link, because server.public_url is not \
-                       set: people will report them as spam";
-            notes.push(why.into());
-        }
+            let recorded = last_write(ends_early, app.activity().record_digests(&run)).await;
+            notes.extend(recorded.err().map(|error| causes(&error)));
+            read_waiting_emails(app, request.users.as_deref(), ends_early).await
+        };
+        notes.extend(dry_run_emails.iter().flat_map(|emails| emails.failures.clone()));
+        notes.extend(report_notes(app, &report));
         let at = request.at.unwrap_or(now);
-        let done = sentence(&report, &request, app.identities.outbox());
-        let mut lines = vec![format!("digest {} UTC: {done}", phrases::minute(at))];
+        let summary = sentence(&report, &request, app.identities.outbox());
+        let mut lines = vec![format!("digest {} UTC: {summary}", phrases::minute(at))];
         // A page about part of the users would mislead.
-        let page = self.report.as_deref().filter(|_| !stopped);
-        if let (Some(path), Some(found)) = (page, found) {
+        let page = self.report.as_deref().filter(|_| !is_stopped);
+        if let (Some(path), Some(found)) = (page, dry_run_emails) {
             let page = DryRunPage {
                 at: at.format("%-d %B %Y, %H:%M UTC").to_string(),
                 counts: lines.clone(),
                 warnings: notes.clone(),
                 found,
             };
-            let page = page.render(&app.config.site)?;
-            let (written, path) = (private::replace(path, page), path.display());
-            written.with_context(|| format!("writing the report {path}"))?;
-            lines.push(format!("report: {path}"));
+            let written = private::replace(path, page.render(&app.config.site)?);
+            written.with_context(|| format!("writing the report {}", path.display()))?;
+            lines.push(format!("report: {}", path.display()));
         }
         let run = DigestRun {
             at,
             dry_run: self.dry_run,
             page,
-            emails_waiting: waits.as_ref().ok(),
+            emails_waiting: waiting.as_ref().ok(),
             bad_fanouts: &fanned_out.done.bad_fanouts,
             report: &report,
         };
         if !screen.answer(&run)? {
             lines.iter().try_for_each(|line| screen.line(line))?;
         }
-        let is_whole = show_rest(app, (&report.emails, &fanned_out, &waits), screen)?;
+        let is_complete = show_unfinished(app, &report.emails, &fanned_out, &waiting, screen)?;
         screen.warnings(notes)?;
         screen.warnings(report.ended.as_ref().map(why_ended))?;
-        if let Some(failure) = failure {
+        if let Some(failure) = result.failure {
             return Err(failure);
         }
-        if stopped {
+        if is_stopped {
             return self.stopped(screen);
         }
-        Ok(exit(&report).if_whole(is_whole))
+        Ok(exit_of_report(&report).partly_unless(is_complete))
+    }
+
+    /// Fans out accepted events and runs the digests. Fails if no email was sent before a failure.
+    async fn work(
+        &self,
+        app: &App,
+        request: &DigestRequest,
+        stop: &Stop,
+        screen: &Screen,
+    ) -> anyhow::Result<DigestResult> {
+        let (mut fanned_out, mut report) = (FanOutResult::default(), DigestReport::default());
+        let mut dry_run_emails = None;
+        let work = async {
+            if !self.dry_run {
+                let bar = screen.progress_bar("users reached").until(stop.clone());
+                fanned_out = FanOutResult::run(app, &bar).await;
+            }
+            let bar = screen.progress_bar("users checked").until(stop.clone());
+            if self.report.is_some() {
+                let (counts, emails) = app.dry_run().run(request, &bar).await?;
+                (report, dry_run_emails) = (counts, Some(emails));
+            } else {
+                app.digests().run_into(&mut report, request, &bar).await?;
+            }
+            anyhow::Ok(())
+        };
+        let outcome = within_grace(app, stop, work).await;
+        let is_cut_off = outcome.is_none();
+        let failure = match outcome.transpose() {
+            Err(failure) if report.emails == Tally::default() => return Err(failure),
+            outcome => outcome.err(),
+        };
+        Ok(DigestResult { fanned_out, report, dry_run_emails, is_cut_off, failure })
+    }
+
+    /// Rejects a run in the future, and a report that cannot be written.
+    fn check(&self, now: DateTime<Utc>) -> Result<(), Refusal> {
+        if let Some(at) = self.at.filter(|at| *at > now && !self.dry_run) {
+            let why = "lies ahead, and an email cannot be sent before its time";
+            let what = format!("--at {} UTC {why}", phrases::minute(at));
+            let next = "--dry-run, which shows what would be sent then; or omitting --at";
+            return Err(Refusal::new(what, next));
+        }
+        self.report.as_deref().map_or(Ok(()), check_page)
     }
 
     fn stopped(&self, screen: &mut Screen) -> anyhow::Result<Exit> {
-        let next = "the next run goes on from there";
+        let next = "the next run continues the work";
         screen.warning(format!("stopped before everything was done; {next}"))?;
-        let part = "no report was written, as it would be of a part of the people";
-        screen.warnings(self.report.as_ref().map(|_| part))?;
+        let no_report = "no report was written, because only some users were checked";
+        screen.warnings(self.report.as_ref().map(|_| no_report))?;
         Ok(Exit::Partly)
     }
 
@@ -217,7 +218,40 @@ impl Args {
     }
 }
 
-/// Checks before the run that a page can be written to this path, as far as this is known then.
+/// Releases the leases of this process. Returns a note if that fails.
+async fn release_leases(app: &App) -> Option<String> {
+    let error = last_write(true, app.worker().release()).await.err()?;
+    let effect = "other processes can send its emails once its leases expire";
+    Some(format!("{effect}: {}", causes(&error)))
+}
+
+/// Returns notes on what a dry run does not show: a pause stops the emails that it counts, and it
+/// does not include pending events.
+async fn dry_run_notes(app: &App) -> anyhow::Result<Vec<String>> {
+    let pause = app.deliveries().pause().await?;
+    let paused = pause.map(|pause| format!("no email is sent: {}", pause_text(&pause)));
+    let pending = app.status().not_fanned_out().await?;
+    let not_included = (pending > 0).then(|| {
+        let events = phrases::count(pending, "accepted event", "accepted events");
+        let next = "`tidings worker --once` fans them out";
+        format!("{events} not fanned out yet and missing here; {next}")
+    });
+    Ok(paused.into_iter().chain(not_included).collect())
+}
+
+/// Returns notes on the problems that a run has found.
+fn report_notes(app: &App, report: &DigestReport) -> Vec<String> {
+    let mut notes = report.unknown_names.warnings(&app.config.policies);
+    notes.extend(report.dry_run.warnings());
+    notes.extend(backlog_lines(&report.backlog));
+    if report.due.users > 0 && app.identities.lacks_links() {
+        let why = "because server.public_url is not set: people will report them as spam";
+        notes.push(format!("these emails contain no unsubscribe link, {why}"));
+    }
+    notes
+}
+
+/// Rejects a path that is a folder, or in a folder that does not exist.
 fn check_page(path: &Path) -> Result<(), Refusal> {
     if path.is_dir() || path.file_name().is_none() {
         let what = format!("--report: {} is a folder", path.display());
@@ -227,20 +261,20 @@ fn check_page(path: &Path) -> Result<(), Refusal> {
 }
 
 /// Returns 3 if only some emails were sent, and 1 if none was. A pause is never a success.
-fn exit(report: &DigestReport) -> Exit {
-    let held = report.due.held + u64::from(matches!(report.ended, Some(Ended::Paused(_))));
-    exit_of(&report.emails, held)
+fn exit_of_report(report: &DigestReport) -> Exit {
+    let paused = u64::from(matches!(report.ended, Some(Ended::Paused(_))));
+    exit_of_tally(&report.emails, report.due.held + paused)
 }
 
-/// Does the same for emails only, with this number of emails that were held back.
-pub(super) fn exit_of(tally: &Tally, held: u64) -> Exit {
-    let bad = tally.failed + tally.unknown + tally.deferred + held;
+/// Does the same for the outcomes of emails. `not_started` emails are not among them.
+pub(super) fn exit_of_tally(tally: &Tally, not_started: u64) -> Exit {
+    let bad = tally.failed + tally.unknown + tally.deferred + not_started;
     // An operator has to repair these documents.
-    Exit::of(tally.sent, bad).if_whole(tally.bad_stacks.is_empty())
+    Exit::of(tally.sent, bad).partly_unless(tally.bad_stacks.is_empty())
 }
 
 /// Describes a pause: `paused since 2014-04-21 09:30 UTC: 12 of the last 50 emails failed`.
-pub(super) fn paused(pause: &Pause) -> String {
+pub(super) fn pause_text(pause: &Pause) -> String {
     let since = phrases::minute(pause.at);
     format!("paused since {since} UTC: {}", pause.reason)
 }
@@ -250,11 +284,11 @@ fn why_ended(ended: &Ended) -> String {
         Ended::Paused(pause) => {
             let next =
                 "fix that, then `tidings digest --resume`; until then no process sends anything";
-            format!("{}\n  try: {next}", paused(pause))
+            format!("{}\n  try: {next}", pause_text(pause))
         }
         Ended::Patience => {
-            let next = "the next run goes on with them";
-            format!("some emails still wait, and nothing moved for delivery.patience; {next}")
+            let next = "the next run continues with them";
+            format!("some emails still wait, and none was settled for delivery.patience; {next}")
         }
         Ended::Stopped => "stopped while some emails wait; the next run goes on with them".into(),
     }
@@ -263,19 +297,20 @@ fn why_ended(ended: &Ended) -> String {
 /// Summarizes the run: `1,234 due, 1,230 sent, 2 failed; 310 waiting (next due 2014-04-29 09:00),
 /// 12 unconfirmed`.
 fn sentence(report: &DigestReport, request: &DigestRequest, outbox: Option<&Path>) -> String {
-    let done = match request.dry_run {
-        true => would_be_sent(report),
-        false => phrases::list([
-            Some(due(report)),
-            Some(sent(&report.emails, outbox)),
-            phrases::some(report.due.held, "not begun"),
+    let result = if request.dry_run {
+        would_be_sent(report)
+    } else {
+        phrases::list([
+            Some(due_users(report)),
+            Some(email_outcomes(&report.emails, outbox)),
+            phrases::nonzero(report.due.held, "not started"),
             report.limited.then(|| "stopped at the limit".to_owned()),
-        ]),
+        ])
     };
-    phrases::clauses([done, left(report, request)])
+    phrases::clauses([result, not_emailed(report, request)])
 }
 
-fn due(report: &DigestReport) -> String {
+fn due_users(report: &DigestReport) -> String {
     match report.due.users {
         0 if report.users.scanned == 0 && report.ended == Some(Ended::Stopped) => {
             "no user was checked".into()
@@ -287,70 +322,61 @@ fn due(report: &DigestReport) -> String {
 }
 
 fn would_be_sent(report: &DigestReport) -> String {
-    let (due, events) = (due(report), phrases::events(report.due.events));
-    let emails = phrases::count(report.emails_ahead(), "email", "emails");
-    match (report.due.users, report.dry_run.no_brand) {
-        (0, _) => format!("{due} (dry run)"),
-        (_, 0) if report.limited => {
-            format!("{due}, would send {emails} ({events}); dry run, up to the limit")
-        }
-        (_, 0) => format!("{due}, would send {emails} ({events}); dry run"),
-        (_, waiting) => {
-            let emailed = match report.emails_ahead() {
-                0 => "none".to_owned(),
-                emails => phrases::number(emails),
-            };
-            let wait = phrases::count(waiting, "waits", "wait");
-            format!(
-                "{due} with {events}: {emailed} would be emailed, {wait} for a brand that is not \
-                 configured (dry run)"
-            )
-        }
+    let (due, events) = (due_users(report), phrases::events(report.due.events));
+    let (sent, waiting) = (report.emails_ahead(), report.dry_run.no_brand);
+    if report.due.users == 0 {
+        return format!("{due} (dry run)");
     }
+    if waiting == 0 {
+        let emails = phrases::emails(sent);
+        let limit = if report.limited { ", up to the limit" } else { "" };
+        return format!("{due}, would send {emails} ({events}); dry run{limit}");
+    }
+    let emailed = if sent == 0 { "none".to_owned() } else { phrases::number(sent) };
+    let wait = phrases::count(waiting, "waits", "wait");
+    format!(
+        "{due} with {events}: {emailed} would be emailed, {wait} for a brand that is not \
+         configured (dry run)"
+    )
 }
 
 /// Returns the outcomes of emails, with the folder if they were written to files; empty if there
 /// were no emails.
-pub(super) fn sent(tally: &Tally, outbox: Option<&Path>) -> String {
-    let sent = phrases::some(tally.sent, "sent").map(|sent| {
+pub(super) fn email_outcomes(tally: &Tally, outbox: Option<&Path>) -> String {
+    let sent = phrases::nonzero(tally.sent, "sent").map(|sent| {
         let events = phrases::events(tally.events);
         match outbox {
             Some(folder) => format!("{sent} into {} ({events})", folder.display()),
             None => format!("{sent} ({events})"),
         }
     });
-    let others = [
-        (tally.failed, "failed"),
-        (tally.unknown, "unknown"),
-        (tally.canceled, "canceled"),
-        (tally.deferred, "not settled yet"),
-    ];
-    let others = others.map(|(count, what)| phrases::some(count, what));
-    phrases::list(std::iter::once(sent).chain(others))
+    phrases::list([
+        sent,
+        phrases::nonzero(tally.failed, "failed"),
+        phrases::nonzero(tally.unknown, "unknown"),
+        phrases::nonzero(tally.canceled, "canceled"),
+        phrases::nonzero(tally.deferred, "not settled yet"),
+    ])
 }
 
-/// Returns who gets no email now, and why.
-fn left(report: &DigestReport, request: &DigestRequest) -> String {
+/// Returns which users get no email now, and why.
+fn not_emailed(report: &DigestReport, request: &DigestRequest) -> String {
     let users = &report.users;
-    let hint = match report.due.users == 0 && !request.now {
-        true => "; --now does not wait",
-        false => "",
-    };
-    let next = users.next_due.map(phrases::minute);
-    let next = next.map(|next| format!(" (next due {next}{hint})"));
-    let waiting = phrases::some(users.waiting, "waiting");
-    let waiting = waiting.map(|waiting| waiting + &next.unwrap_or_default());
+    let has_hint = report.due.users == 0 && !request.now;
+    let hint = if has_hint { "; --now does not wait" } else { "" };
+    let next_due = users.next_due.map(|at| format!(" (next due {}{hint})", phrases::minute(at)));
+    let waiting = phrases::nonzero(users.waiting, "waiting");
     let unmailable = users.unmailable.iter().map(|(why, count)| match *why {
-        "unknown" => phrases::some(*count, "without a record"),
-        why => phrases::some(*count, why),
+        "unknown" => phrases::nonzero(*count, "without a record"),
+        why => phrases::nonzero(*count, why),
     });
     let busy = "with an email that waits, or that another worker handles";
     let others = [
-        waiting,
-        phrases::some(users.mailed_already, "emailed this period already"),
+        waiting.map(|waiting| waiting + &next_due.unwrap_or_default()),
+        phrases::nonzero(users.mailed_already, "emailed this period already"),
         failed(report),
-        phrases::some(users.withdrawn, "with nothing left that applies"),
-        phrases::some(report.due.busy, busy),
+        phrases::nonzero(users.withdrawn, "with nothing left that applies"),
+        phrases::nonzero(report.due.busy, busy),
     ];
     phrases::list(others.into_iter().chain(unmailable))
 }
@@ -358,12 +384,12 @@ fn left(report: &DigestReport, request: &DigestRequest) -> String {
 /// Describes failed digests: `2 failed this period (tried again from 2014-04-21 11:00; tidings
 /// deliveries retry does it now)`.
 fn failed(report: &DigestReport) -> Option<String> {
-    let failed = phrases::some(report.users.failed_already, "failed this period")?;
-    let again = report.users.tried_again.map(|at| {
+    let failed = phrases::nonzero(report.users.failed_already, "failed this period")?;
+    let retry = report.users.tried_again.map(|at| {
         let at = phrases::minute(at);
         format!(" (tried again from {at}; tidings deliveries retry does it now)")
     });
-    Some(failed + &again.unwrap_or_default())
+    Some(failed + &retry.unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ fn a_run_is_summarized_in_one_line_without_zeros() {
         "1,234 due, 1,230 sent (8,990 events), 2 failed, 1 unknown, 1 canceled; \
          310 waiting (next due 2014-04-29 09:00), 12 unconfirmed"
     );
-    assert_eq!(exit(&report()), Exit::Partly);
+    assert_eq!(exit_of_report(&report()), Exit::Partly);
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn when_no_digest_is_due_the_line_names_the_next_time_and_the_now_flag() {
         sentence(&waiting, &DigestRequest::default(), None),
         "no user is due; 310 waiting (next due 2014-04-29 09:00; --now does not wait)"
     );
-    assert_eq!(exit(&waiting), Exit::Done);
+    assert_eq!(exit_of_report(&waiting), Exit::Done);
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn a_dry_run_counts_the_emails() {
 #[test]
 fn users_waiting_for_a_brand_are_not_counted_as_emailed() {
     let request = DigestRequest { dry_run: true, ..DigestRequest::default() };
-    let of = |no_brand, busy| {
+    let line = |no_brand, busy| {
         let mut counted = DigestReport::default();
         (counted.due.users, counted.due.events) = (3, 9);
         (counted.dry_run.no_brand, counted.due.busy) = (no_brand, busy);
@@ -89,10 +89,10 @@ fn users_waiting_for_a_brand_are_not_counted_as_emailed() {
     };
 
     assert_eq!(
-        of(1, 0),
+        line(1, 0),
         "3 due with 9 events: 2 would be emailed, 1 waits for a brand that is not configured (dry run)"
     );
-    assert!(of(2, 1).starts_with(
+    assert!(line(2, 1).starts_with(
         "3 due with 9 events: none would be emailed, 2 wait for a brand that is not configured (dry run); 1 "
     ));
 }
@@ -100,7 +100,7 @@ fn users_waiting_for_a_brand_are_not_counted_as_emailed() {
 #[test]
 fn a_run_without_any_sent_email_has_failed() {
     let tally = Tally { failed: 3, ..Tally::default() };
-    assert_eq!(exit_of(&tally, 0), Exit::Failed);
+    assert_eq!(exit_of_tally(&tally, 0), Exit::Failed);
 }
 
 #[test]
@@ -115,22 +115,22 @@ fn emails_written_to_the_outbox_are_shown_with_its_path() {
 
 #[test]
 fn the_backlog_and_expired_events_are_shown_by_users_events_and_day() {
-    let backlog = |people, events| PendingCounts { people, events };
+    let pending = |people, events| PendingCounts { people, events };
     let day = "20140401".parse().unwrap();
     let report = BacklogReport {
-        older: backlog(1, 12),
-        blocked: backlog(2, 5),
-        expired: BTreeMap::from([(day, backlog(3, 40))]),
-        expired_blocked: backlog(1, 30),
+        older: pending(1, 12),
+        blocked: pending(2, 5),
+        expired: BTreeMap::from([(day, pending(3, 40))]),
+        expired_blocked: pending(1, 30),
     };
 
     let lines = backlog_lines(&report);
     assert_eq!(
         lines,
         [
-            "late: 1 person had 12 events pending from days before the window; this or their next digest has them",
-            "waiting: 5 events from days before the window for 2 people who cannot be emailed now; they expire after digest.max_age",
-            "expired: 2014-04-01: 40 events, older than digest.max_age; 30 of them for people who could not be emailed",
+            "late: 1 user had 12 events pending from days before the window; this or their next digest has them",
+            "waiting: 5 events from days before the window for 2 users who cannot be emailed now; they expire after digest.max_age",
+            "expired: 2014-04-01: 40 events, older than digest.max_age; 30 of them for users who could not be emailed",
         ]
     );
     assert!(backlog_lines(&BacklogReport::default()).is_empty());

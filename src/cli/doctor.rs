@@ -35,19 +35,17 @@ pub(super) struct Args {
     nameserver: Option<SocketAddr>,
 }
 
-/// The port of DNS servers.
-const DNS: u16 = 53;
+const DNS_PORT: u16 = 53;
 
 fn nameserver(text: &str) -> Result<SocketAddr, String> {
-    let bare = |text: &str| text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, DNS));
     text.parse()
-        .or_else(|_| bare(text))
+        .or_else(|_| text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, DNS_PORT)))
         .map_err(|_| "not an address such as 9.9.9.9 or 127.0.0.1:5353".to_owned())
 }
 
 impl Args {
     pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
-        let mut lost = false;
+        let mut is_wrong_folder = false;
         let findings = match session.load() {
             Ok(config) => {
                 let options = DoctorOptions {
@@ -55,11 +53,10 @@ impl Args {
                     offline: self.offline,
                     nameserver: self.nameserver,
                 };
-                lost = config.file.is_none() && is_missing(&config);
-                let doctor = doctor(&config, options, Arc::new(SystemClock));
-                doctor.await.run().await
+                is_wrong_folder = config.file.is_none() && is_missing(&config);
+                doctor(&config, options, Arc::new(SystemClock)).await.run().await
             }
-            Err(problems) => unreadable(&problems),
+            Err(problems) => configuration_findings(&problems),
         };
         let worst = findings.iter().map(|finding| finding.severity).max();
         let (severity, findings) = (worst.unwrap_or(Severity::Ok), &*findings);
@@ -68,7 +65,7 @@ impl Args {
         }
         Ok(match severity {
             // There is neither a configuration nor a database here.
-            _ if lost => Exit::Usage,
+            _ if is_wrong_folder => Exit::Usage,
             Severity::Error => Exit::Failed,
             Severity::Ok | Severity::Unchecked | Severity::Warning => Exit::Done,
         })
@@ -76,14 +73,14 @@ impl Args {
 }
 
 /// Returns the problems of the configuration as findings.
-fn unreadable(problems: &Problems) -> Vec<Finding> {
+fn configuration_findings(problems: &Problems) -> Vec<Finding> {
     let advice = "fix it; `tidings config --defaults` shows every option";
-    let found = problems.0.iter().map(|of| {
-        let found = format!("{}: {}", of.option, of.what);
+    let errors = problems.0.iter().map(|problem| {
+        let found = format!("{}: {}", problem.option, problem.what);
         Finding::error(found, advice).of("configuration")
     });
     let rest = Finding::unchecked("needs a configuration that can be read").of("everything else");
-    found.chain([rest]).collect()
+    errors.chain([rest]).collect()
 }
 
 /// The severities in the order of the summary: the words for one and for several.
@@ -96,8 +93,8 @@ static SEVERITIES: [(Severity, &str, &str); 4] = [
 
 fn show(findings: &[Finding], screen: &mut Screen) -> std::io::Result<()> {
     fn severity(finding: &Finding) -> &'static str {
-        let found = SEVERITIES.iter().find(|of| of.0 == finding.severity);
-        found.map_or("", |of| of.1)
+        let entry = SEVERITIES.iter().find(|(severity, ..)| *severity == finding.severity);
+        entry.map_or("", |(_, one, _)| *one)
     }
     let columns: &[Column<&Finding>] = &[
         Column("", Full, |finding| severity(finding).to_owned()),
@@ -109,7 +106,7 @@ fn show(findings: &[Finding], screen: &mut Screen) -> std::io::Result<()> {
     ];
     screen.table(&Table::new(findings, columns))?;
     let counts = SEVERITIES.map(|(severity, one, many)| {
-        let n = findings.iter().filter(|of| of.severity == severity).count();
+        let n = findings.iter().filter(|finding| finding.severity == severity).count();
         (n > 0).then(|| phrases::count(n as u64, one, many))
     });
     screen.line("")?;

@@ -6,7 +6,7 @@ use clap::{ArgGroup, Args as Arguments};
 
 use super::batches::note_omitted;
 use super::exit::{WithoutKeys, causes};
-use super::remaining_work::{FanOut, FanOutEnd};
+use super::remaining_work::{FanOutArgs, FanOutResult};
 use super::session::{Access, Exit, Session, phrases};
 use crate::domain::details::Actor;
 use crate::domain::messages::list_first;
@@ -17,9 +17,9 @@ use crate::domain::{
 use crate::engine;
 use crate::engine::ingest::NewEvent;
 use crate::wire::Flushed;
-use crate::wire::event::{Notified, Receipt};
+use crate::wire::event::{NAMED, Notified, Receipt};
 
-/// Tell people that something happened
+/// Notify users of an event
 ///
 /// Accepts an event, as POST /v1/events does. With a key, it is safe to repeat. `import events -`
 /// reads events with all fields.
@@ -39,7 +39,7 @@ pub(super) struct NotifyArgs {
     /// Recipients: everyone who follows any of these keys, such as artist:558
     #[arg(long, value_name = "KEY", num_args = 1..)]
     followers_of: Vec<FollowKey>,
-    /// Recipients: everyone within KM kilometers of this place, in degrees
+    /// Recipients: everyone within KM kilometers of this point, in degrees
     #[arg(long, value_name = "LNG,LAT,KM", value_parser = near, allow_hyphen_values = true)]
     near: Option<(Point, f64)>,
     /// Users to exclude from the recipients
@@ -64,7 +64,7 @@ pub(super) struct NotifyArgs {
     #[arg(long, value_name = "TIME", value_parser = phrases::parse_time)]
     at: Option<DateTime<Utc>>,
     #[command(flatten)]
-    fan_out: FanOut,
+    fan_out: FanOutArgs,
 }
 
 const USAGE: &str = "tidings notify [OPTIONS] <TYPE> <OBJECT>... \
@@ -76,15 +76,14 @@ Examples:
   tidings notify NearbyShow S17 --near -9.14,38.72,25 --except mara
   tidings notify Invited S17 --to mara ben --at \"2014-04-22 09:00\"";
 
-/// Parses a place and a number of kilometers.
+/// Parses a point and a number of kilometers.
 fn near(text: &str) -> Result<(Point, f64), String> {
-    let numbers = text.split(',').map(|part| part.trim().parse().ok());
-    let numbers: Option<Vec<f64>> = numbers.collect();
-    let Some([lng, lat, km]) = numbers.as_deref() else {
+    let numbers: Option<Vec<f64>> = text.split(',').map(|part| part.trim().parse().ok()).collect();
+    let Some(&[lng, lat, km]) = numbers.as_deref() else {
         return Err("not longitude, latitude and kilometers, such as -9.14,38.72,25".into());
     };
-    let point = Point::new(*lng, *lat).map_err(|error| error.to_string())?;
-    Ok((point, *km))
+    let point = Point::new(lng, lat).map_err(|error| error.to_string())?;
+    Ok((point, km))
 }
 
 impl NotifyArgs {
@@ -93,50 +92,51 @@ impl NotifyArgs {
         // A new database contains no users, so this may be the wrong folder.
         if session.is_new {
             let store = &app.config.store;
-            screen.warning(format!("there was no database: made {store:?}"))?;
+            screen.warning(format!("there was no database: created {store:?}"))?;
         }
         let request = self.request()?;
         let accepted = app.notify().accept(vec![request.clone()]).await;
-        let accepted = accepted.map_err(|error| match request.key {
+        let receipt = accepted.map_err(|error| match request.key {
             Some(_) => error.into(),
-            None => WithoutKeys::note(error),
-        })?;
-        let receipt = accepted[0];
+            None => WithoutKeys::add_to(error),
+        })?[0];
         // The event is accepted, so this must not fail: the caller would post the event again.
-        let fanned_out = match self.fan_out.wanted(&app) {
-            true => FanOutEnd::all(&app, &screen.bar("people reached")).await,
-            false => FanOutEnd::default(),
+        let fanned_out = if self.fan_out.is_wanted(&app) {
+            FanOutResult::run(&app, &screen.progress_bar("users reached")).await
+        } else {
+            FanOutResult::default()
         };
-        let mut failures = Vec::from_iter(fanned_out.failure());
-        let mut failed = |what: &str, error: engine::Error| {
-            let why = causes(&error.into());
-            failures.push(format!("{what} was not found out: {why}"));
+        let mut failures = Vec::from_iter(fanned_out.failure_text());
+        let mut add_failure = |what: &str, error: engine::Error| {
+            failures.push(format!("{what} could not be read: {}", causes(&error.into())));
         };
-        let found = app.notify().find(receipt.id).await;
-        let found = found.map_err(|error| failed("how far the event has come", error));
-        let reached = found.ok().map(|found| match found {
-            Some(fanout) => (fanout.state, fanout.progress.counts),
-            None => (FanoutState::Pending, FanOutCounts::default()),
+        let progress = match app.notify().find(receipt.id).await {
+            Ok(Some(fanout)) => Some((fanout.state, fanout.progress.counts)),
+            Ok(None) => Some((FanoutState::Pending, FanOutCounts::default())),
+            Err(error) => {
+                add_failure("the progress of the fan-out", error);
+                None
+            }
+        };
+        let mut warnings = app.known().warnings(&request).await.unwrap_or_else(|error| {
+            add_failure("the users who will not see it", error);
+            Vec::new()
         });
-        let warnings = app.known().warnings(&request).await;
-        let warnings = warnings.map_err(|error| failed("who will not see it", error));
-        let mut warnings = warnings.unwrap_or_default();
-        let exit = Exit::Done.if_whole(fanned_out.is_whole() && failures.is_empty());
+        let exit = Exit::Done.partly_unless(fanned_out.is_complete() && failures.is_empty());
         if !failures.is_empty() {
             warnings.append(&mut failures);
-            warnings.push("the event is accepted; it need not be handed in again".into());
+            warnings.push("the event is accepted; do not post it again".into());
         }
-        let done = &fanned_out.done;
         let notified = Notified {
             receipt,
-            state: reached.map(|(state, _)| state),
-            counts: reached.map(|(_, counts)| counts),
-            bad_stacks: &done.bad_stacks,
-            bad_fanouts: &done.bad_fanouts,
+            state: progress.map(|(state, _)| state),
+            counts: progress.map(|(_, counts)| counts),
+            bad_stacks: &fanned_out.done.bad_stacks,
+            bad_fanouts: &fanned_out.done.bad_fanouts,
             warnings,
         };
         if !screen.answer(&notified)? {
-            screen.line(sentence(receipt, reached))?;
+            screen.line(sentence(receipt, progress))?;
             screen.warnings(notified.warnings)?;
         }
         Ok(exit)
@@ -148,6 +148,10 @@ impl NotifyArgs {
             None if self.to.is_empty() => Audience::followers_of(self.followers_of.clone())?,
             None => Audience::users(self.to.clone())?,
         };
+        let actor = self.actor.clone().map(|id| {
+            let name = self.actor_name.clone();
+            Actor { name, ..Actor::bare(id) }
+        });
         Ok(NewEvent {
             kind: self.kind.clone(),
             objects: self.objects.clone(),
@@ -155,10 +159,7 @@ impl NotifyArgs {
             key: self.key.clone(),
             batch_key: None,
             details: Details {
-                actor: self
-                    .actor
-                    .clone()
-                    .map(|id| Actor { name: self.actor_name.clone(), ..Actor::bare(id) }),
+                actor,
                 brand: self.brand.clone(),
                 text: self.text.clone(),
                 ..Details::default()
@@ -168,20 +169,17 @@ impl NotifyArgs {
     }
 }
 
-fn sentence(receipt: Receipt, reached: Option<(FanoutState, FanOutCounts)>) -> String {
-    let accepted = match receipt.duplicate {
-        true => "accepted before under this key",
-        false => "accepted",
-    };
-    let what = match reached {
+fn sentence(receipt: Receipt, progress: Option<(FanoutState, FanOutCounts)>) -> String {
+    let accepted = if receipt.duplicate { "accepted before under this key" } else { "accepted" };
+    let progress = match progress {
         None => String::new(),
         Some((FanoutState::Pending, _)) => ": a worker fans it out (tidings worker --once)".into(),
         Some((FanoutState::Done, counts)) => phrases::list([
-            Some(format!(": reached {}", phrases::people(counts.people))),
-            phrases::some(counts.capped, "entries did not fit into full days"),
+            Some(format!(": reached {}", phrases::users(counts.people))),
+            phrases::nonzero(counts.capped, "entries did not fit into full days"),
         ]),
     };
-    format!("{accepted}{what}  fan-out {}", receipt.id)
+    format!("{accepted}{progress}  fan-out {}", receipt.id)
 }
 
 /// Retract events: remove them from feeds and unsent emails
@@ -209,19 +207,16 @@ impl RetractArgs {
             return Ok(Exit::Done);
         }
         let (kind, objects) = (&self.kind, list_first(&retracted.objects, NAMED));
-        screen.line(format!("taken back: {kind} about {objects}"))?;
-        let out = retracted.out;
-        if out.removed > 0 {
-            let events = phrases::events(out.removed);
-            screen.line(format!("{events} left open batches"))?;
+        screen.line(format!("retracted: {kind} about {objects}"))?;
+        let removed = retracted.out;
+        if removed.removed > 0 {
+            let events = phrases::events(removed.removed);
+            screen.line(format!("{events} removed from open batches"))?;
         }
-        note_omitted(screen, out)?;
+        note_omitted(screen, removed)?;
         Ok(Exit::Done)
     }
 }
-
-/// The most keys in a message.
-const NAMED: usize = 5;
 
 /// Discard a user's pending events, so that no digest includes them
 ///
@@ -240,10 +235,10 @@ impl FlushArgs {
             return Ok(Exit::Done);
         }
         let events = phrases::events(flushed);
-        let of = if flushed == 1 { "it" } else { "them" };
+        let pronoun = if flushed == 1 { "it" } else { "them" };
         screen.line(match flushed {
             0 => format!("nothing is pending for {user}"),
-            _ => format!("flushed {events} pending for {user}: no digest tells of {of}"),
+            _ => format!("flushed {events} pending for {user}: no digest includes {pronoun}"),
         })?;
         Ok(Exit::Done)
     }

@@ -4,6 +4,7 @@
 //! wrong, and nothing was changed. 3: some parts failed or need attention. A failure is printed
 //! with its causes on one line, followed by a suggestion if there is one.
 
+use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 
 use super::printable;
@@ -37,11 +38,8 @@ impl Exit {
     }
 
     /// Returns `Partly` instead of `Done` if something is left to do.
-    pub(super) fn if_whole(self, is_whole: bool) -> Self {
-        match self {
-            Self::Done if !is_whole => Self::Partly,
-            exit => exit,
-        }
+    pub(super) fn partly_unless(self, is_complete: bool) -> Self {
+        if self == Self::Done && !is_complete { Self::Partly } else { self }
     }
 }
 
@@ -63,10 +61,7 @@ pub fn of_failure(failure: &anyhow::Error) -> Exit {
                 Some(engine::Error::Invalid(_) | engine::Error::Conflict(_))
             )
     });
-    match is_wrong_request {
-        true => Exit::Usage,
-        false => Exit::Failed,
-    }
+    if is_wrong_request { Exit::Usage } else { Exit::Failed }
 }
 
 /// The store failed while it accepted events that lack idempotency keys. They may have been
@@ -77,7 +72,7 @@ pub(super) struct WithoutKeys;
 
 impl WithoutKeys {
     /// Adds this context to store errors. After any other error, no event was accepted.
-    pub(super) fn note(error: engine::Error) -> anyhow::Error {
+    pub(super) fn add_to(error: engine::Error) -> anyhow::Error {
         match error {
             engine::Error::Store(_) => anyhow::Error::from(error).context(Self),
             error => error.into(),
@@ -88,7 +83,7 @@ impl WithoutKeys {
 /// The server did not answer a request of `health`.
 #[derive(Debug, thiserror::Error)]
 #[error("{url} does not answer: {why}")]
-pub(super) struct Unanswered {
+pub(super) struct ServerUnreachable {
     pub(super) url: String,
     pub(super) why: String,
 }
@@ -107,63 +102,64 @@ pub(super) fn causes(failure: &anyhow::Error) -> String {
     let text = error_chain(&**failure);
     // `Problems` is a list with line breaks of its own. Other errors may quote user input, which
     // must not start a new line.
-    match failure.is::<Problems>() {
-        true => printable::lines(&text).into_owned(),
-        false => printable::line(&text).into_owned(),
-    }
+    let to_printable = if failure.is::<Problems>() { printable::lines } else { printable::line };
+    to_printable(&text).into_owned()
 }
 
 /// The text in the MongoDB store's errors if no server accepts writes.
-const AWAY: &str = "no MongoDB server can be written to";
+const NO_PRIMARY: &str = "no MongoDB server can be written to";
 
 fn advice(failure: &anyhow::Error) -> Option<String> {
-    let again = match failure.is::<WithoutKeys>() {
-        true => {
-            "first see whether it was accepted, because an event without a key would be sent again"
-        }
-        false => "the command can be repeated",
+    let lacks_keys = failure.is::<WithoutKeys>();
+    let repeat = if lacks_keys {
+        "first see whether it was accepted, because an event without a key would be sent again"
+    } else {
+        "the command can be repeated"
     };
     failure.chain().find_map(|cause| {
         if let Some(refusal) = cause.downcast_ref::<Refusal>() {
             return Some(refusal.next.clone());
         }
-        if cause.is::<Unanswered>() {
+        if cause.is::<ServerUnreachable>() {
             return Some("tidings serve, unless the server runs elsewhere".into());
         }
         if cause.is::<Problems>() {
             return Some("tidings config --defaults, which shows every option".into());
         }
-        let io = cause.downcast_ref::<std::io::Error>();
-        if io.is_some_and(|error| error.kind() == std::io::ErrorKind::AddrInUse) {
-            return Some("--listen 127.0.0.1:0, which takes a free port".into());
+        match cause.downcast_ref::<io::Error>().map(io::Error::kind) {
+            Some(ErrorKind::AddrInUse) => {
+                return Some("--listen 127.0.0.1:0, which takes a free port".into());
+            }
+            Some(ErrorKind::StorageFull) => {
+                return Some(format!("freeing space on that disk, then again: {repeat}"));
+            }
+            _ => {}
         }
-        if let Some(error) = cause.downcast_ref::<std::io::Error>()
-            && error.kind() == std::io::ErrorKind::StorageFull
-        {
-            return Some(format!("freeing space on that disk, then again: {again}"));
-        }
-        let of_store = match cause.downcast_ref() {
-            Some(engine::Error::Store(error)) => Some(error),
-            _ => cause.downcast_ref::<store::Error>(),
+        let store_error = match cause.downcast_ref() {
+            Some(engine::Error::Store(error)) => error,
+            _ => cause.downcast_ref::<store::Error>()?,
         };
-        Some(match of_store? {
-            store::Error::Database { cause, .. } if cause.to_string().contains(AWAY) => {
-                let runs = "see that the server runs and that the option `store` names it";
-                format!("{runs}, then again: {again}")
-            }
-            error if error.is_disk_full() => {
-                format!("freeing space on the store's disk, then again: {again}")
-            }
-            store::Error::Database { .. } => {
-                format!("again, once the store can be reached; {again}")
-            }
-            store::Error::Conflict(_) => {
-                "moving one of the two away; nothing was overwritten".into()
-            }
-            _ if failure.is::<WithoutKeys>() => again.to_owned(),
-            _ => return None,
-        })
+        store_advice(store_error, repeat).or_else(|| lacks_keys.then(|| repeat.to_owned()))
     })
+}
+
+fn store_advice(error: &store::Error, repeat: &str) -> Option<String> {
+    match error {
+        store::Error::Database { cause, .. } if cause.to_string().contains(NO_PRIMARY) => {
+            let check = "see that the server runs and that the option `store` names it";
+            Some(format!("{check}, then again: {repeat}"))
+        }
+        error if error.is_disk_full() => {
+            Some(format!("freeing space on the store's disk, then again: {repeat}"))
+        }
+        store::Error::Database { .. } => {
+            Some(format!("again, once the store can be reached; {repeat}"))
+        }
+        store::Error::Conflict(_) => {
+            Some("moving one of the two away; nothing was overwritten".into())
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -205,8 +201,8 @@ mod tests {
         let store: anyhow::Error =
             engine::Error::from(store::Error::database("using SQLite", "database or disk is full"))
                 .into();
-        let file = std::io::Error::from(std::io::ErrorKind::StorageFull);
-        let file = anyhow::Error::from(file).context("writing a.eml");
+        let full = io::Error::from(ErrorKind::StorageFull);
+        let file = anyhow::Error::from(full).context("writing a.eml");
 
         for failure in [store, file] {
             let text = explain_failure(&failure);

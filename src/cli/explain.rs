@@ -38,32 +38,29 @@ impl Args {
         if let [kind, _] = &self.event[..] {
             explained.events.retain(|fate| fate.kind == *kind);
         }
-        let exit = match explained.known {
-            true => Exit::Done,
-            false => Exit::Failed,
-        };
+        let exit = if explained.known { Exit::Done } else { Exit::Failed };
         if session.screen.answer(&explained)? {
             return Ok(exit);
         }
-        let (screen, now) = (&mut session.screen.page(), app.context.clock.now());
-        person(&explained, now, screen)?;
+        let (screen, now) = (&mut session.screen.with_page_width(), app.context.clock.now());
+        show_user(&explained, now, screen)?;
         if explained.events.is_empty() {
             screen.line("")?;
-            screen.paragraph(&self.nothing(app.config.window_back + 1))?;
+            screen.paragraph(&self.no_events_text(app.config.window_back + 1))?;
         }
         for fate in &explained.events {
             show_event(fate, now, screen)?;
         }
         for day in &explained.full_days {
             let date = day.start().date_naive();
-            let lost = "their stack is full; later events of that day were not stored";
+            let full = "their stack is full; later events of that day were not stored";
             screen.line("")?;
-            screen.paragraph(&format!("{date}: {lost}"))?;
+            screen.paragraph(&format!("{date}: {full}"))?;
         }
         if event.is_none() {
             let mut batches = Table::facts();
             for batch in &explained.batches {
-                batches.fact("  batch", of_batch(batch));
+                batches.add("  batch", batch_text(batch));
             }
             screen.section(&batches)?;
             let rows = explained.deliveries.iter().map(|row| (row, None));
@@ -72,7 +69,7 @@ impl Args {
         Ok(exit)
     }
 
-    fn nothing(&self, days: u32) -> String {
+    fn no_events_text(&self, days: u32) -> String {
         let days = phrases::count(u64::from(days), "day", "days");
         match self.event.join(" ").as_str() {
             "" => format!("nothing happened that concerns them in the last {days}"),
@@ -84,27 +81,32 @@ impl Args {
     }
 }
 
-fn person(explained: &Explanation, now: DateTime<Utc>, screen: &mut Screen) -> anyhow::Result<()> {
-    let about = phrases::list([explained.name.clone(), explained.email.clone()]);
-    screen.line(format!("{}  {about}", explained.user).trim_end())?;
+/// Writes the user's record, settings and obstacles to their emails.
+fn show_user(
+    explained: &Explanation,
+    now: DateTime<Utc>,
+    screen: &mut Screen,
+) -> anyhow::Result<()> {
+    let name = phrases::list([explained.name.clone(), explained.email.clone()]);
+    screen.line(format!("{}  {name}", explained.user).trim_end())?;
     for UnreadableField { field, why } in &explained.unreadable {
         let line = format!("{field} of their record cannot be read, so the default is used: {why}");
         screen.line(format!("  {line}"))?;
     }
-    let off = explained.turned_off.iter();
-    let off = phrases::list(off.map(|kind| Some(kind.to_string())));
-    let off = (!off.is_empty()).then(|| format!("{off}, as they chose"));
+    let turned_off = phrases::list(explained.turned_off.iter().map(|kind| Some(kind.to_string())));
     let (digest, locale) = (explained.digest.as_ref(), explained.locale.as_ref());
     let (mut facts, mut obstacles) = (Table::facts(), Vec::new());
-    facts.fact("  digest", digest.map(|digest| when(digest, now)));
-    facts.fact("  locale", locale.map(ToString::to_string));
-    facts.fact("  off", off);
-    if let Some(BrandView { name, configured }) = &explained.brand {
-        let waits = format!("no email is sent: the brand {name} is not configured, so they wait");
-        match configured {
-            true => facts.fact("  brand", name.to_string()),
-            false => obstacles.push(waits),
-        }
+    facts.add("  digest", digest.map(|digest| schedule_text(digest, now)));
+    facts.add("  locale", locale.map(ToString::to_string));
+    if !turned_off.is_empty() {
+        facts.add("  off", format!("{turned_off}, as they chose"));
+    }
+    match &explained.brand {
+        Some(BrandView { name, configured: true }) => facts.add("  brand", name.to_string()),
+        Some(BrandView { name, configured: false }) => obstacles.push(format!(
+            "no email is sent: the brand {name} is not configured, so their emails wait"
+        )),
+        None => {}
     }
     screen.table(&facts)?;
     obstacles.extend(explained.unsubscribed.map(|at| {
@@ -113,45 +115,41 @@ fn person(explained: &Explanation, now: DateTime<Utc>, screen: &mut Screen) -> a
     }));
     let unmailable = explained.unmailable.iter();
     obstacles.extend(unmailable.map(|why| format!("no email is sent: {why}")));
-    obstacles.extend(explained.suppression.as_ref().map(since));
-    let mut obstacles = obstacles.iter();
-    Ok(obstacles.try_for_each(|obstacle| screen.paragraph(obstacle))?)
+    obstacles.extend(explained.suppression.as_ref().map(suppression_text));
+    Ok(obstacles.iter().try_for_each(|obstacle| screen.paragraph(obstacle))?)
 }
 
 /// Describes a batch: `5352… open, 3 events, closes 2014-04-19 10:05 UTC, key ArtworkPublished`.
-fn of_batch(batch: &BatchView) -> String {
+fn batch_text(batch: &BatchView) -> String {
     let BatchView { id, key, state, .. } = batch;
     let (events, closes) = (phrases::events(batch.count), phrases::minute(batch.closes_at));
     format!("{id} {state}, {events}, closes {closes} UTC, key {key}")
 }
 
 /// Describes a suppression: `their address: hard_bounce since 2014-04-22 12:00 UTC, from mailgun
-/// (550
-/// 5.1.1); tidings suppressions lift ends it`.
-fn since(suppression: &SuppressionView) -> String {
+/// (550 5.1.1); tidings suppressions lift ends it`.
+fn suppression_text(suppression: &SuppressionView) -> String {
     let SuppressionView { reason, source, .. } = suppression;
     let at = phrases::minute(suppression.at);
-    let detail = suppression.detail.as_ref();
-    let detail = detail.map_or(String::new(), |detail| format!(" ({detail})"));
+    let detail = suppression.detail.as_ref().map_or(String::new(), |detail| format!(" ({detail})"));
     let since = format!("their address: {reason} since {at} UTC, from {source}{detail}");
     format!("{since}; tidings suppressions lift ends it")
 }
 
 /// Describes a schedule: `weekly, Mondays at 09:00 Europe/Lisbon; next 2014-04-28 08:00 UTC`.
-fn when(digest: &DigestView, now: DateTime<Utc>) -> String {
+fn schedule_text(digest: &DigestView, now: DateTime<Utc>) -> String {
     let (hour, tz) = (digest.schedule.hour, digest.tz);
     let day = match digest.schedule.cadence {
         Cadence::Never => return "never".into(),
         Cadence::Daily => "daily".to_owned(),
         Cadence::Weekly => format!("weekly, {}s", weekday(digest.schedule.weekday)),
     };
-    let next = digest.next_due.map(|due| (due <= now, phrases::minute(due)));
-    let next = match next {
-        Some((true, since)) => {
+    let next = match digest.next_due {
+        Some(due) if due <= now => {
             let how = "tidings digest sends it now, a worker within digest.full_scan";
-            format!("; due since {since} UTC: {how}")
+            format!("; due since {} UTC: {how}", phrases::minute(due))
         }
-        Some((false, next)) => format!("; next {next} UTC"),
+        Some(due) => format!("; next {} UTC", phrases::minute(due)),
         None => String::new(),
     };
     format!("{day} at {hour:02}:00 {tz}{next}")
@@ -164,10 +162,10 @@ fn weekday(day: Weekday) -> String {
 
 /// Describes what covers an event: `was shown in digest:mara:weekly:2014-W17, sent 2014-04-21
 /// 09:00`.
-fn dealt_with(by: &By) -> String {
+fn covered_text(by: &By) -> String {
     match by {
         By::Email { delivery, state, at, place, excluded } => {
-            let place = match place {
+            let verb = match place {
                 EmailPlace::Shown => "was shown in",
                 EmailPlace::Counted => "was counted (\"+N more\") in",
                 EmailPlace::Excluded => "was left out of",
@@ -175,12 +173,12 @@ fn dealt_with(by: &By) -> String {
             };
             let why = excluded.map_or(String::new(), |why| format!(": it {}", why.sentence()));
             let at = phrases::minute(*at);
-            format!("{place} {delivery}, {} {at}{why}", state.as_str())
+            format!("{verb} {delivery}, {} {at}{why}", state.as_str())
         }
         By::Flush { at } => format!("was flushed on {}", phrases::minute(*at)),
         By::OlderWriter { at } => {
-            let of = at.map_or(String::new(), |at| format!(", of {}", phrases::minute(at)));
-            format!("is covered by a marker of an older writer{of}")
+            let date = at.map_or(String::new(), |at| format!(", of {}", phrases::minute(at)));
+            format!("is covered by a marker of an older writer{date}")
         }
     }
 }
@@ -188,22 +186,23 @@ fn dealt_with(by: &By) -> String {
 /// Describes an event's outcome with its exceptions: `will be in the next digest; mandatory, so
 /// their choices do not count; not in the feed`.
 fn sentence(fate: &Fate, now: DateTime<Utc>) -> String {
-    let exceptions = [
-        (fate.mandatory, "mandatory, so their choices do not count"),
-        (!fate.in_feed, "not in the feed"),
-    ];
-    let exceptions = exceptions.into_iter().filter(|(applies, _)| *applies);
-    let exceptions = exceptions.map(|(_, what)| what.to_owned());
-    phrases::clauses(std::iter::once(becomes(fate, now)).chain(exceptions))
+    let mut clauses = vec![outcome(fate, now)];
+    if fate.mandatory {
+        clauses.push("mandatory, so their choices do not count".to_owned());
+    }
+    if !fate.in_feed {
+        clauses.push("not in the feed".to_owned());
+    }
+    phrases::clauses(clauses)
 }
 
 /// Describes a delivery: `digest:ada:weekly:2014-W17 (pending): 451 4.7.1 greylisted; next attempt
 /// 09:08:14 UTC`.
-fn waits(delivery: &InDelivery, now: DateTime<Utc>) -> String {
+fn delivery_text(delivery: &InDelivery, now: DateTime<Utc>) -> String {
     let (id, state, reason) = (&delivery.id, delivery.state, &delivery.reason);
-    let at = delivery.next_attempt.map(|at| phrases::moment(at, now));
+    let at = delivery.next_attempt.map(|at| phrases::second(at, now));
     let next = match (&delivery.held_by, at) {
-        (Some(worker), Some(until)) => format!("worker {worker} holds it until {until}"),
+        (Some(worker), Some(until)) => format!("leased by worker {worker} until {until}"),
         (_, Some(at)) => format!("next attempt {at}"),
         (_, None) if state.settled() => return format!("{id} {}: {reason}", state.as_str()),
         (_, None) => "next attempt with the next run or by a worker".to_owned(),
@@ -212,15 +211,14 @@ fn waits(delivery: &InDelivery, now: DateTime<Utc>) -> String {
 }
 
 /// Describes an event's outcome: `is in the open batch 5352…, which closes 2014-04-19 10:05`.
-fn becomes(fate: &Fate, now: DateTime<Utc>) -> String {
+fn outcome(fate: &Fate, now: DateTime<Utc>) -> String {
     if let Some(by) = &fate.covered {
-        return dealt_with(by);
+        return covered_text(by);
     }
     match (fate.why, &fate.delivery, &fate.batch) {
         (Why::Mailed, _, Some(batch)) => {
-            let (id, at) = (batch.id, batch.settled.map(phrases::minute));
-            let when = at.map_or(String::new(), |at| format!(", sent {at}"));
-            format!("was emailed in batch:{id}{when}")
+            let sent = batch.settled.map(|at| format!(", sent {}", phrases::minute(at)));
+            format!("was emailed in batch:{}{}", batch.id, sent.unwrap_or_default())
         }
         (Why::Gathering, _, Some(batch)) => {
             let (id, closes) = (batch.id, phrases::minute(batch.closes_at));
@@ -228,9 +226,9 @@ fn becomes(fate: &Fate, now: DateTime<Utc>) -> String {
             format!("is in the open batch {id}, which closes {closes}{why}")
         }
         (Why::NextDigest, Some(failed), _) => {
-            format!("{}; {}", fate.why.sentence(), waits(failed, now))
+            format!("{}; {}", fate.why.sentence(), delivery_text(failed, now))
         }
-        (_, Some(delivery), _) => format!("waits in {}", waits(delivery, now)),
+        (_, Some(delivery), _) => format!("waits in {}", delivery_text(delivery, now)),
         (Why::Closing, None, Some(batch)) => {
             format!("is in batch {}, which is being emailed", batch.id)
         }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args as Arguments;
 
 use super::session::{Access, Exit, Screen, Session, phrases};
+use crate::config::Config;
 use crate::operate::open::{open_store, transfer};
 use crate::operate::transfer::{VerifiedExport, reopen};
 use crate::store::Mark;
@@ -42,51 +43,61 @@ Examples:
 impl Args {
     pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
         let (config, screen) = (&session.load()?, &mut *session.screen);
-        let Some(folder) = &self.folder else {
-            let store = open_store(config, Access::Export).await?;
-            let reopened = reopen(&*store, self.force).await?;
-            screen.line(match reopened {
-                true => format!("{:?} is open again", config.store),
-                false => format!("{:?} was not closed", config.store),
-            })?;
-            if reopened && !self.force {
-                let sent = "if a store that imported the export has sent emails since";
-                screen.warning(format!("{sent}, this one sends them again"))?;
-            }
-            return Ok(Exit::Done);
-        };
-        let transfer = transfer(config, Access::Export, folder.clone()).await?;
-        let bar = screen.bar("records written and compared");
-        let exported = async {
+        match &self.folder {
+            Some(folder) => self.export(folder, config, screen).await,
+            None => self.reopen(config, screen).await,
+        }
+    }
+
+    async fn reopen(&self, config: &Config, screen: &mut Screen) -> anyhow::Result<Exit> {
+        let store = open_store(config, Access::Export).await?;
+        let is_reopened = reopen(&*store, self.force).await?;
+        let state = if is_reopened { "is open again" } else { "was not closed" };
+        screen.line(format!("{:?} {state}", config.store))?;
+        if is_reopened && !self.force {
+            let sent = "if a store that imported the export has sent emails since";
+            screen.warning(format!("{sent}, this one sends them again"))?;
+        }
+        Ok(Exit::Done)
+    }
+
+    async fn export(
+        &self,
+        folder: &Path,
+        config: &Config,
+        screen: &mut Screen,
+    ) -> anyhow::Result<Exit> {
+        let transfer = transfer(config, Access::Export, folder.to_owned()).await?;
+        let bar = screen.progress_bar("records written and compared");
+        let export = async {
             if self.close {
                 transfer.close().await?;
             }
             transfer.export(&bar).await
         };
-        let exported = exported.await;
+        let result = export.await;
         drop(bar);
-        if self.close && exported.is_err() {
-            let closed = match transfer.store.mark().await {
+        if self.close && result.is_err() {
+            let state = match transfer.store.mark().await {
                 Ok(Some(Mark::Closed { .. })) => Some("stays closed"),
                 Ok(_) => None,
                 Err(_) => Some("may stay closed"),
             };
             let next = "`tidings export --reopen` opens it";
-            screen.warnings(closed.map(|closed| format!("the store {closed}; {next}")))?;
+            screen.warnings(state.map(|state| format!("the store {state}; {next}")))?;
         }
-        let manifest = exported?;
+        let manifest = result?;
         warn(screen, "cannot be exported", &manifest.unreadable)?;
         if !screen.answer(&manifest)? {
-            let records = records(manifest.files.iter().map(|file| file.records));
+            let records = record_count(manifest.files.iter().map(|file| file.records));
             let folder = folder.display();
-            let same = "compared, and the same";
-            screen.line(format!("exported {records} to {folder}: {same}"))?;
+            screen.line(format!("exported {records} to {folder}: compared, and the same"))?;
             if self.close {
                 screen.line("next: set `store` to the new store in tidings.toml, then run")?;
                 screen.line(format!("      tidings import store {folder}"))?;
             }
         }
-        Ok(Exit::Done.if_whole(manifest.unreadable.count == 0))
+        Ok(Exit::Done.partly_unless(manifest.unreadable.count == 0))
     }
 }
 
@@ -96,29 +107,27 @@ pub(super) async fn import_store(folder: &Path, session: &mut Session<'_>) -> an
     // A mistyped or damaged folder creates no store.
     let export = VerifiedExport::read(folder)?;
     let transfer = transfer(config, Access::Import, folder.to_owned()).await?;
-    let bar = screen.bar("records imported and compared");
+    let bar = screen.progress_bar("records imported and compared");
     let imported = transfer.import(&export, &bar).await?;
     drop(bar);
     warn(screen, "cannot be imported", &imported.rejected)?;
     let in_store = &imported.unreadable_in_store;
     warn(screen, "cannot be compared", in_store)?;
     warn(screen, "not in the export", &imported.unreadable)?;
-    let (store, shown) = (&config.store, folder.display());
-    let exit = match imported.same {
-        true => Exit::Done.if_whole(imported.unreadable.count == 0),
-        false => Exit::Failed,
-    };
+    let store = &config.store;
+    let is_complete = imported.unreadable.count == 0;
+    let exit = if imported.same { Exit::Done.partly_unless(is_complete) } else { Exit::Failed };
     if screen.answer(&imported)? {
         return Ok(exit);
     }
     if imported.same {
-        let records = records(imported.files.iter().map(|file| file.records));
-        let same = match imported.unreadable.count {
-            0 => "compared, and the same",
-            _ => "compared, and the same, but for the records that the export lacks",
-        };
-        let done = format!("imported {records} from {shown} into {store:?}: {same}");
-        screen.line(done)?;
+        let records = record_count(imported.files.iter().map(|file| file.records));
+        let folder = folder.display();
+        let exception =
+            if is_complete { "" } else { ", except for the records that the export lacks" };
+        screen.line(format!(
+            "imported {records} from {folder} into {store:?}: compared, and the same{exception}"
+        ))?;
     } else {
         for file in imported.files.iter().filter(|file| !file.same) {
             let (records, stored) = (phrases::number(file.records), phrases::number(file.stored));
@@ -135,14 +144,13 @@ pub(super) async fn import_store(folder: &Path, session: &mut Session<'_>) -> an
 }
 
 /// Formats the number of records of some files.
-fn records(files: impl Iterator<Item = u64>) -> String {
+fn record_count(files: impl Iterator<Item = u64>) -> String {
     phrases::count(files.sum(), "record", "records")
 }
 
 /// Warns about records that were not copied.
-fn warn(screen: &mut Screen, what: &str, records: &BadRecords) -> io::Result<()> {
+fn warn(screen: &mut Screen, problem: &str, records: &BadRecords) -> io::Result<()> {
     let more = records.count.saturating_sub(records.first.len() as u64);
-    let first = records.first.iter().cloned();
-    let records = first.chain(phrases::some(more, "more"));
-    screen.warnings(records.map(|record| format!("{what}: {record}")))
+    let listed = records.first.iter().cloned().chain(phrases::nonzero(more, "more"));
+    screen.warnings(listed.map(|record| format!("{problem}: {record}")))
 }

@@ -66,7 +66,7 @@ impl Args {
 
 fn table(page: &FeedPage) -> Table {
     let columns: &[Column<&FeedItem>] = &[
-        Column("when (UTC)", Full, |item| phrases::minute(item.at)),
+        Column("time (UTC)", Full, |item| phrases::minute(item.at)),
         Column("title", Cut, |item| item.summary()),
         Column("by", Cut, |item| item.by().unwrap_or_default().to_owned()),
         Column("type", Cut, |item| item.kind.to_string()),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args as Arguments;
 
-use super::exit::{Exit, Unanswered};
+use super::exit::{Exit, ServerUnreachable};
 use super::session::Session;
 use crate::operate::dns_and_web::Web;
 use crate::operate::open::Refusal;
@@ -34,18 +34,14 @@ impl Args {
             Some(url) => url.trim_end_matches('/').to_owned(),
             None => format!("http://{}", reachable(session.load()?.server.listen)?),
         };
-        let (path, state) = match self.alive {
-            true => ("healthz", "alive"),
-            false => ("readyz", "ready"),
-        };
+        let (path, state) = if self.alive { ("healthz", "alive") } else { ("readyz", "ready") };
         let url = format!("{server}/{path}");
-        let patience = Duration::from_secs(self.timeout);
-        let web = Web::direct(&url, patience).map_err(anyhow::Error::msg)?;
-        let answer = web.status(&url).await;
-        match answer {
+        let timeout = Duration::from_secs(self.timeout);
+        let web = Web::direct(&url, timeout).map_err(anyhow::Error::msg)?;
+        match web.status(&url).await {
             Ok(200) => session.screen.line(format!("{url}: {state}"))?,
             Ok(status) => anyhow::bail!("{url} answers {status}"),
-            Err(why) => return Err(Unanswered { url, why }.into()),
+            Err(why) => return Err(ServerUnreachable { url, why }.into()),
         }
         Ok(Exit::Done)
     }
@@ -71,11 +67,11 @@ mod tests {
 
     #[test]
     fn a_server_on_all_addresses_is_reached_on_loopback() {
-        let asked = |listen: &str| reachable(listen.parse().unwrap()).map(|at| at.to_string());
+        let address = |listen: &str| reachable(listen.parse().unwrap()).map(|at| at.to_string());
 
-        assert_eq!(asked("0.0.0.0:8080").unwrap(), "127.0.0.1:8080");
-        assert_eq!(asked("[::]:8080").unwrap(), "[::1]:8080");
-        assert_eq!(asked("192.0.2.1:80").unwrap(), "192.0.2.1:80");
-        assert!(asked("127.0.0.1:0").is_err());
+        assert_eq!(address("0.0.0.0:8080").unwrap(), "127.0.0.1:8080");
+        assert_eq!(address("[::]:8080").unwrap(), "[::1]:8080");
+        assert_eq!(address("192.0.2.1:80").unwrap(), "192.0.2.1:80");
+        assert!(address("127.0.0.1:0").is_err());
     }
 }

@@ -6,7 +6,7 @@ use clap::{Args as Arguments, ValueEnum};
 
 use super::exit::WithoutKeys;
 use super::export::import_store;
-use super::remaining_work::{FanOut, FanOutEnd};
+use super::remaining_work::{FanOutArgs, FanOutResult};
 use super::session::{Access, Exit, Refusal, Screen, Session, phrases};
 use crate::domain::ModelName;
 use crate::engine::users::import::{ImportKind, SHOWN};
@@ -22,14 +22,14 @@ use crate::wire::transfer::{ImportReport, Imported};
 pub(super) struct Args {
     /// Kind of data in the lines
     #[arg(value_enum, value_name = "WHAT")]
-    what: What,
+    data: DataKind,
     /// File to import; - is standard input. For `store`, the folder of the export
     file: PathBuf,
     /// Objects: put this model before ids that lack it
     #[arg(long)]
     model: Option<ModelName>,
     #[command(flatten)]
-    fan_out: FanOut,
+    fan_out: FanOutArgs,
 }
 
 const AFTER_HELP: &str = r#"Lines, such as:
@@ -55,7 +55,7 @@ Examples:
   tidings --store mongodb://HOST/DATABASE import store /var/backups/tidings/2026-03-01"#;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum What {
+enum DataKind {
     Users,
     Follows,
     Objects,
@@ -72,65 +72,67 @@ pub(super) fn show_bad_lines(
     for bad in &report.bad_lines {
         screen.note(format!("{}, {bad}", phrases::file(file)))?;
     }
-    let more = phrases::some(report.bad.saturating_sub(SHOWN as u64), "more bad lines");
-    more.map_or(Ok(()), |more| screen.note(format!("and {more}")))
+    match phrases::nonzero(report.bad.saturating_sub(SHOWN as u64), "more bad lines") {
+        Some(more) => screen.note(format!("and {more}")),
+        None => Ok(()),
+    }
 }
 
-/// Summarizes an import: `import: 8 users, 1 bad line left out`. Ends in `rest`.
+/// Summarizes an import: `import: 8 users, 1 bad line skipped`. Ends in `suffix`.
 pub(super) fn import_line(
     report: &ImportReport,
     (one, many): (&str, &str),
-    rest: Option<String>,
+    suffix: Option<String>,
 ) -> String {
-    let taken = phrases::count(report.accepted, one, many);
-    let bad = phrases::count(report.bad, "bad line", "bad lines");
-    let bad = (report.bad > 0).then(|| format!("{bad} left out"));
-    phrases::list([Some(format!("import: {taken}")), bad, rest])
+    let accepted = phrases::count(report.accepted, one, many);
+    let bad_lines = phrases::count(report.bad, "bad line", "bad lines");
+    let skipped = (report.bad > 0).then(|| format!("{bad_lines} skipped"));
+    phrases::list([Some(format!("import: {accepted}")), skipped, suffix])
 }
 
 impl Args {
     pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
-        if self.what != What::Objects && self.model.is_some() {
-            let next = "leaving it out; every other line says itself what it is about";
+        if self.data != DataKind::Objects && self.model.is_some() {
+            let next = "omitting it; lines of other kinds contain all they need";
             return Err(Refusal::new("--model is for objects", next).into());
         }
-        let (kind, nouns) = match self.what {
-            What::Users => (ImportKind::Users, ("user", "users")),
-            What::Follows => (ImportKind::Follows, ("follow", "follows")),
-            What::Objects => (ImportKind::Objects(self.model.clone()), ("object", "objects")),
-            What::Events => (ImportKind::Events, ("event", "events")),
-            What::Store => return import_store(&self.file, session).await,
+        let (kind, nouns) = match self.data {
+            DataKind::Users => (ImportKind::Users, ("user", "users")),
+            DataKind::Follows => (ImportKind::Follows, ("follow", "follows")),
+            DataKind::Objects => (ImportKind::Objects(self.model.clone()), ("object", "objects")),
+            DataKind::Events => (ImportKind::Events, ("event", "events")),
+            DataKind::Store => return import_store(&self.file, session).await,
         };
         let (app, screen) = (session.open(Access::Create).await?, &mut *session.screen);
-        let bar = screen.bar("lines");
-        let report = app.import().file(&kind, &self.file, &bar).await;
-        let report = &report.map_err(|error| match kind {
-            ImportKind::Events => WithoutKeys::note(error),
+        let bar = screen.progress_bar("lines");
+        let result = app.import().file(&kind, &self.file, &bar).await;
+        let report = &result.map_err(|error| match kind {
+            ImportKind::Events => WithoutKeys::add_to(error),
             _ => error.into(),
         })?;
         drop(bar);
-        let are_events = kind == ImportKind::Events && report.accepted > 0;
-        let end = match are_events && self.fan_out.wanted(&app) {
-            true => Some(FanOutEnd::all(&app, &screen.bar("people reached")).await),
-            false => None,
+        let has_events = kind == ImportKind::Events && report.accepted > 0;
+        let is_fanned_out = has_events && self.fan_out.is_wanted(&app);
+        let fan_out = if is_fanned_out {
+            FanOutResult::run(&app, &screen.progress_bar("users reached")).await
+        } else {
+            FanOutResult::default()
         };
-        let done = end.as_ref().filter(|end| end.failure.is_none());
-        let fanned_out = done.map(|end| &end.done);
+        let fanned_out = (is_fanned_out && fan_out.failure.is_none()).then_some(&fan_out.done);
         show_bad_lines(&self.file, report, screen)?;
         if !screen.answer(&Imported { report, fanned_out })? {
-            let rest = match fanned_out {
+            let suffix = match fanned_out {
                 Some(done) => {
                     let fanouts = phrases::count(done.done, "fan-out", "fan-outs");
-                    let people = phrases::people(done.counts.people);
-                    Some(format!("{fanouts} reached {people}"))
+                    let users = phrases::users(done.counts.people);
+                    Some(format!("{fanouts} reached {users}"))
                 }
-                None if are_events => Some("a worker fans them out (tidings worker --once)".into()),
+                None if has_events => Some("a worker fans them out (tidings worker --once)".into()),
                 None => None,
             };
-            screen.line(import_line(report, nouns, rest))?;
+            screen.line(import_line(report, nouns, suffix))?;
         }
-        let end = end.unwrap_or_default();
-        end.show(screen)?;
-        Ok(Exit::of(report.accepted, report.bad).if_whole(end.is_whole()))
+        fan_out.show(screen)?;
+        Ok(Exit::of(report.accepted, report.bad).partly_unless(fan_out.is_complete()))
     }
 }

@@ -1,13 +1,13 @@
 //! `tidings init`: writes a first configuration.
 
 use std::io::{ErrorKind, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Context;
 use clap::Args as Arguments;
 
 use super::serve::generate_key;
-use super::session::{Exit, FILE, Refusal, Session};
+use super::session::{DEFAULT_FILE, Exit, Refusal, Session};
 use crate::config::DEFAULTS;
 use crate::private;
 
@@ -20,19 +20,18 @@ pub(super) struct Args {}
 
 impl Args {
     pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
-        let named = session.global.config.as_ref();
-        let option = named.map(|file| format!(" --config {}", file.display()));
-        let option = option.unwrap_or_default();
-        let file = named.map_or(Path::new(FILE), PathBuf::as_path);
-        create(file, &first_configuration(&generate_key()?))?;
-        let file = file.display();
+        let config = session.global.config.as_deref();
+        let option = config.map_or(String::new(), |file| format!(" --config {}", file.display()));
+        let path = config.unwrap_or(Path::new(DEFAULT_FILE));
+        create(path, &first_configuration(&generate_key()?))?;
+        let file = path.display();
         let steps = [
-            format!("wrote {file}, in which every option is explained"),
+            format!("wrote {file}, which explains every option"),
             String::new(),
             "Next:".to_owned(),
             format!("  1. edit {file}: at least site.name, mail.provider and mail.from"),
-            format!("  2. tidings doctor{option}, which names what emails still need"),
-            format!("  3. tidings serve{option}, which runs the HTTP API and the worker"),
+            format!("  2. run tidings doctor{option}, which names what emails still need"),
+            format!("  3. run tidings serve{option}: the HTTP API and the worker"),
         ];
         for step in steps {
             session.screen.line(step)?;
@@ -46,8 +45,7 @@ fn create(file: &Path, text: &str) -> anyhow::Result<()> {
     let name = file.display();
     match private::options().create_new(true).open(file) {
         Ok(mut created) => {
-            let written = created.write_all(text.as_bytes());
-            written.with_context(|| format!("writing {name}"))
+            created.write_all(text.as_bytes()).with_context(|| format!("writing {name}"))
         }
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             let next = "tidings config, which shows what is set; or --config with another file";
@@ -86,11 +84,10 @@ mod tests {
     #[test]
     fn the_first_configuration_sets_only_the_key() {
         let text = first_configuration("0123456789abcdef0123456789abcdef");
-        let set = text.lines();
-        let set: Vec<&str> =
-            set.filter(|line| !line.is_empty() && !line.starts_with(['#', '['])).collect();
+        let is_option = |line: &&str| !line.is_empty() && !line.starts_with(['#', '[']);
+        let options: Vec<&str> = text.lines().filter(is_option).collect();
 
-        assert_eq!(set, ["key = \"0123456789abcdef0123456789abcdef\""]);
+        assert_eq!(options, ["key = \"0123456789abcdef0123456789abcdef\""]);
         let config = Config::parse(&text).unwrap();
         let key = config.server.key.unwrap();
         assert_eq!(key.expose(), "0123456789abcdef0123456789abcdef");

@@ -58,21 +58,21 @@ impl Args {
         match &self.verb {
             None => list(&app, screen).await?,
             Some(Verb::Create { name, scope }) => {
-                let (key, scope) = (app.keys().create(name, *scope).await?, *scope);
-                let key = key.expose();
+                let (created, scope) = (app.keys().create(name, *scope).await?, *scope);
+                let key = created.expose();
                 if !screen.answer(&NewKeyView { name, scope, key })? {
                     screen.line(key)?;
                 }
-                let once = "the key is not shown again";
-                screen.note(format!("{name:?} has the scope {scope}; {once}"))?;
+                let warning = "the key is not shown again";
+                screen.note(format!("{name:?} has the scope {scope}; {warning}"))?;
             }
             Some(Verb::Revoke { name }) => {
                 if !app.keys().revoke(name).await? {
                     let what = format!("no server key is called {name:?}");
                     return Err(Refusal::new(what, "tidings keys, which lists them").into());
                 }
-                let soon = "running servers refuse it within ten seconds";
-                screen.line(format!("{name:?} is revoked; {soon}"))?;
+                let effect = "running servers reject it within ten seconds";
+                screen.line(format!("{name:?} is revoked; {effect}"))?;
             }
         }
         Ok(Exit::Done)
@@ -115,16 +115,19 @@ impl TokenArgs {
     pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
         let config = session.load()?;
         let tokens = UserTokens::new(&config.tokens.audience, config.tokens.keys);
-        let (now, lasts) = (SystemClock.now(), TimeDelta::hours(self.hours.into()));
-        let Some(token) = tokens.make(&self.user, now, lasts)? else {
+        let (now, lifetime) = (SystemClock.now(), TimeDelta::hours(self.hours.into()));
+        let Some(token) = tokens.make(&self.user, now, lifetime)? else {
             let what = "no HS256 key is configured to sign a token with";
-            let next = "tokens.secret in tidings.toml, or TIDINGS_TOKENS_SECRET: the output of openssl rand -hex 32";
+            let next = "tokens.secret in tidings.toml, or TIDINGS_TOKENS_SECRET: the output of \
+                        openssl rand -hex 32";
             return Err(Refusal::new(what, next).into());
         };
         let screen = &mut *session.screen;
         screen.line(token.expose())?;
-        let (user, until) = (&self.user, phrases::minute(now + lasts));
-        screen.note(format!("opens what is {user:?}'s own until {until} UTC"))?;
+        let (user, until) = (&self.user, phrases::minute(now + lifetime));
+        screen.note(format!(
+            "gives access to the feed and preferences of {user:?} until {until} UTC"
+        ))?;
         Ok(Exit::Done)
     }
 }

@@ -63,10 +63,11 @@ pub(crate) struct Cli {
 
 /// The version of the package, with the commit and the target that `scripts/release` built.
 static VERSION: LazyLock<String> = LazyLock::new(|| {
-    let built = option_env!("TIDINGS_BUILD_COMMIT").zip(option_env!("TIDINGS_BUILD_TARGET"));
-    let built = built.map(|(commit, target)| format!("commit {commit}, {target}"));
-    let built = built.unwrap_or_else(|| "built without scripts/release".to_owned());
-    format!("{} ({built})", env!("CARGO_PKG_VERSION"))
+    let build = match (option_env!("TIDINGS_BUILD_COMMIT"), option_env!("TIDINGS_BUILD_TARGET")) {
+        (Some(commit), Some(target)) => format!("commit {commit}, {target}"),
+        _ => "built without scripts/release".to_owned(),
+    };
+    format!("{} ({build})", env!("CARGO_PKG_VERSION"))
 });
 
 const AFTER_HELP: &str = "\
@@ -126,7 +127,7 @@ commands! {
 impl Command {
     /// Returns the log level without `--log`. Long-running commands log what they do. `doctor` logs
     /// nothing, because its findings report the problems.
-    fn usual_level(&self) -> Level {
+    fn default_level(&self) -> Level {
         match self {
             Self::Serve(_) | Self::Worker(_) => Level::Info,
             Self::Doctor(_) => Level::Off,
@@ -145,8 +146,8 @@ impl Command {
             global,
             screen,
             demo,
-            run: run_in_demo,
-            usual_level: self.usual_level(),
+            run_command: run_in_demo,
+            default_level: self.default_level(),
             options: Vec::new(),
             is_new: false,
         };
@@ -164,21 +165,23 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
             std::io::stderr().write_all(printable::lines(&text).as_bytes())?;
             return Ok(Exit::Usage);
         }
-        Err(help) => {
-            return match help.print() {
-                // The reader closed the pipe, as `head` does.
-                Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Exit::Done),
-                printed => Ok(printed.map(|()| Exit::Done)?),
-            };
-        }
+        Err(help) => return printed(help.print()),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let mut screen = Screen::new(true, global.json);
-    let ended = runtime.block_on(command.run_with(global, &mut screen, None));
+    let result = runtime.block_on(command.run_with(global, &mut screen, None));
     // MongoDB's driver panics if its tasks are shut down one by one. The process ends now, so the
     // runtime is leaked.
     std::mem::forget(runtime);
-    ended
+    result
+}
+
+/// Returns the result of a command that only prints. The reader may close the pipe, as `head` does.
+fn printed(result: std::io::Result<()>) -> anyhow::Result<Exit> {
+    match result {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(Exit::Done),
+    }
 }
 
 /// Runs a command of the demo's story.

@@ -31,8 +31,18 @@ pub(super) fn events(n: u64) -> String {
 }
 
 /// Formats a number of users.
-pub(super) fn people(n: u64) -> String {
-    count(n, "person", "people")
+pub(super) fn users(n: u64) -> String {
+    count(n, "user", "users")
+}
+
+/// Formats a number of emails.
+pub(super) fn emails(n: u64) -> String {
+    count(n, "email", "emails")
+}
+
+/// Formats a number of stacks.
+pub(super) fn stacks(n: u64) -> String {
+    count(n, "stack", "stacks")
 }
 
 /// Formats a time to the minute in UTC, such as `2014-04-28 09:00`.
@@ -41,28 +51,27 @@ pub(super) fn minute(at: DateTime<Utc>) -> String {
 }
 
 /// Formats a time to the second, such as `09:00:14 UTC`. Includes the date unless that is today.
-pub(super) fn moment(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
-    let form = match at.date_naive() == now.date_naive() {
-        true => "%H:%M:%S UTC",
-        false => "%Y-%m-%d %H:%M:%S UTC",
-    };
-    at.format(form).to_string()
+pub(super) fn second(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
+    let is_today = at.date_naive() == now.date_naive();
+    at.format(if is_today { "%H:%M:%S UTC" } else { "%Y-%m-%d %H:%M:%S UTC" }).to_string()
 }
 
 /// Joins the parts with commas, without those that are `None` or empty.
 pub(super) fn list(parts: impl IntoIterator<Item = Option<String>>) -> String {
-    let parts = parts.into_iter().flatten().filter(|part| !part.is_empty());
-    parts.collect::<Vec<_>>().join(", ")
+    join(parts.into_iter().flatten(), ", ")
 }
 
 /// Joins the clauses with semicolons, without empty ones.
 pub(super) fn clauses(parts: impl IntoIterator<Item = String>) -> String {
-    let parts = parts.into_iter().filter(|part| !part.is_empty());
-    parts.collect::<Vec<_>>().join("; ")
+    join(parts.into_iter(), "; ")
+}
+
+fn join(parts: impl Iterator<Item = String>, separator: &str) -> String {
+    parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(separator)
 }
 
 /// Formats a count such as `1,234 what`. Returns `None` for zero.
-pub(super) fn some(n: u64, what: &str) -> Option<String> {
+pub(super) fn nonzero(n: u64, what: &str) -> Option<String> {
     (n > 0).then(|| format!("{} {what}", number(n)))
 }
 
@@ -74,26 +83,29 @@ pub(super) fn delivery_state(row: &DeliveryRow) -> String {
 }
 
 /// Cuts a list after `limit` rows. Returns the note below it, or `None` if nothing was cut.
-/// `narrow` names the options that filter the list.
-pub(super) fn more<T>(rows: &mut Vec<T>, limit: usize, narrow: &str) -> Option<String> {
+/// `filters` names the options that filter the list.
+pub(super) fn cut<T>(rows: &mut Vec<T>, limit: usize, filters: &str) -> Option<String> {
     let is_cut = rows.len() > limit;
     rows.truncate(limit);
-    is_cut.then(|| format!("there are more rows; use --limit (up to 1,000), or filter by {narrow}"))
+    is_cut
+        .then(|| format!("there are more rows; use --limit (up to 1,000), or filter by {filters}"))
 }
 
 /// Parses RFC 3339, `YYYY-MM-DD HH:MM` with optional seconds in UTC, or a date, which is its
 /// midnight in UTC. Accepts 1970 to February 2106, the range of times in ids.
 pub(super) fn parse_time(text: &str) -> Result<DateTime<Utc>, String> {
-    let plain = text.replace(' ', "T");
-    let exact = DateTime::parse_from_rfc3339(text).ok();
-    let time = |form| NaiveDateTime::parse_from_str(&plain, form).ok();
+    let with_t = text.replace(' ', "T");
+    let exact = || DateTime::parse_from_rfc3339(text).ok().map(|at| at.to_utc());
+    let time = |form| Some(NaiveDateTime::parse_from_str(&with_t, form).ok()?.and_utc());
     let date = || NaiveDate::parse_from_str(text, "%Y-%m-%d").ok();
-    let at = exact
-        .map(|at| at.to_utc())
-        .or_else(|| Some(time("%Y-%m-%dT%H:%M").or(time("%Y-%m-%dT%H:%M:%S"))?.and_utc()))
-        .or_else(|| Some(date()?.and_time(NaiveTime::MIN).and_utc()))
+    let midnight = || Some(date()?.and_time(NaiveTime::MIN).and_utc());
+    let at = exact()
+        .or_else(|| time("%Y-%m-%dT%H:%M"))
+        .or_else(|| time("%Y-%m-%dT%H:%M:%S"))
+        .or_else(midnight)
         .ok_or(
-            "not a time such as 2014-04-28, \"2014-04-28 09:00\" (both UTC) or 2014-04-28T09:00:00+02:00",
+            "not a time such as 2014-04-28, \"2014-04-28 09:00\" (both UTC) or \
+             2014-04-28T09:00:00+02:00",
         )?;
     match u32::try_from(at.timestamp()) {
         Ok(_) => Ok(at),
@@ -107,8 +119,8 @@ mod tests {
 
     #[test]
     fn thousands_are_separated() {
-        let written = [0, 12, 999, 1_000, 12_345, 1_234_567].map(number);
-        assert_eq!(written, ["0", "12", "999", "1,000", "12,345", "1,234,567"]);
+        let formatted = [0, 12, 999, 1_000, 12_345, 1_234_567].map(number);
+        assert_eq!(formatted, ["0", "12", "999", "1,000", "12,345", "1,234,567"]);
     }
 
     #[test]

@@ -45,11 +45,10 @@ struct Subject {
     locale: Option<String>,
 }
 
-/// Returns the kinds of this name, or all.
+/// Returns the kind with this name, or all.
 fn kinds(name: Option<&str>) -> Vec<PreviewKind> {
-    let mut kinds = PreviewKind::ALL.to_vec();
-    kinds.retain(|kind| name.is_none_or(|name| name == kind.as_str()));
-    kinds
+    let is_wanted = |kind: &PreviewKind| name.is_none_or(|name| name == kind.as_str());
+    PreviewKind::ALL.into_iter().filter(is_wanted).collect()
 }
 
 impl Subject {
@@ -60,34 +59,34 @@ impl Subject {
         session: &Session<'_>,
         kinds: Vec<PreviewKind>,
     ) -> anyhow::Result<Previewer> {
-        let (config, locale) = (session.load()?, &self.locale);
+        let config = session.load()?;
         let (mut brand, mut person) = (self.brand.clone(), None);
         if let Some(user) = &self.user {
             let app = App::open(config.clone(), Access::Read, TemplateUse::BuiltIn).await?;
-            let of = app.of_person();
-            let Some(reader) = of.reader(user).await? else {
-                let why = format!("there is no record of {user:?}");
-                return Err(Refusal::new(why, "leaving --user out").into());
+            let pending_emails = app.of_person();
+            let Some(record) = pending_emails.reader(user).await? else {
+                let what = format!("there is no record of {user:?}");
+                return Err(Refusal::new(what, "omitting --user").into());
             };
-            brand = brand.or(reader.brand);
-            person = Some((of, user.clone()));
+            brand = brand.or(record.brand);
+            person = Some((pending_emails, user.clone()));
         } else {
-            session.refuse_store("invented things are in no store; --user shows a user's own")?;
+            session.refuse_store("invented events are in no store; --user shows a user's own")?;
         }
         let preview = Previewer {
             config: config.of(brand.as_ref())?,
             brand,
             person,
             kinds,
-            locale: locale.clone(),
+            locale: self.locale.clone(),
             clock: Arc::new(SystemClock),
         };
-        if let (Some(locale), Ok(catalogs)) = (locale, preview.catalogs())
+        if let (Some(locale), Ok(catalogs)) = (&self.locale, preview.catalogs())
             && catalogs.nearest(locale).is_none()
         {
             let tags: Vec<&str> = catalogs.tags().collect();
-            let why = format!("there is no catalog for the locale {locale:?}");
-            return Err(Refusal::new(why, format!("one of {}", tags.join(", "))).into());
+            let what = format!("there is no catalog for the locale {locale:?}");
+            return Err(Refusal::new(what, format!("one of {}", tags.join(", "))).into());
         }
         Ok(preview)
     }
@@ -96,19 +95,19 @@ impl Subject {
 impl Args {
     pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
         let kinds = kinds(self.kind.as_deref());
-        if !self.listen.ip().is_loopback() {
-            let at = self.listen;
-            let what = format!("--listen {at}: a preview is for this machine alone");
-            let next = format!("--listen 127.0.0.1:{}", at.port());
+        let listen = self.listen;
+        if !listen.ip().is_loopback() {
+            let what = format!("--listen {listen}: a preview is only for this machine");
+            let next = format!("--listen 127.0.0.1:{}", listen.port());
             return Err(Refusal::new(what, next).into());
         }
         let preview = self.subject.preview(session, kinds).await?;
         let screen = &mut *session.screen;
-        let listening = api::listen(self.listen)?;
-        let at = listening.addr;
-        screen.line(format!("http://{at} shows emails and pages; Ctrl-C ends it"))?;
+        let listening = api::listen(listen)?;
+        let addr = listening.addr;
+        screen.line(format!("http://{addr} shows emails and pages; Ctrl-C ends it"))?;
         let templates = match &preview.config.mail.templates {
-            Some(folder) => format!("{}, looked at again when one is saved", folder.display()),
+            Some(folder) => format!("{}, read again when one is saved", folder.display()),
             None => "the built-in ones; mail.templates names a folder of your own".to_owned(),
         };
         screen.line(format!("  templates  {templates}"))?;
@@ -140,28 +139,27 @@ impl SendTestArgs {
         let (sheets, notes) = preview.sheets(None).await?;
         let several = sheets.iter().find(|sheet| sheet.name.ends_with("several"));
         let Some(sheet) = several.or(sheets.first()) else {
-            return Err(Refusal::new(notes.join("; "), "leaving --user out").into());
+            return Err(Refusal::new(notes.join("; "), "omitting --user").into());
         };
-        // The configuration of the brand: an email for a user is sent by that brand's provider.
-        let (config, to) = (&preview.config, self.address.clone());
-        let outcome = send_test(config, preview.brand.as_ref(), to, sheet).await?;
-        let to = &self.address;
+        // The configuration of the brand, whose provider sends the emails of its users.
+        let (config, address) = (&preview.config, &self.address);
+        let outcome = send_test(config, preview.brand.as_ref(), address.clone(), sheet).await?;
         let screen = &mut *session.screen;
-        let (what, reason) = match outcome {
+        let (problem, reason) = match outcome {
             Outcome::Accepted(provider_id) => {
                 screen.line(match config.mail.transport {
                     Transport::Outbox => format!("the outbox accepted the email: {provider_id}"),
-                    _ => format!("the provider accepted the email for {to} as {provider_id}"),
+                    _ => format!("the provider accepted the email for {address} as {provider_id}"),
                 })?;
                 return Ok(Exit::Done);
             }
             Outcome::Unknown(reason) => {
-                let what = "it is unknown whether it was accepted";
-                screen.warning(format!("{what}: {reason}; look whether it arrives"))?;
+                let problem = "it is unknown whether it was accepted";
+                screen.warning(format!("{problem}: {reason}; check whether it arrives"))?;
                 return Ok(Exit::Partly);
             }
             Outcome::TryLater(reason, _) | Outcome::Deferred(reason) => {
-                ("it was not taken now, and may be later", reason)
+                ("it was not accepted now, and may be later", reason)
             }
             Outcome::Unreachable(reason) => ("the provider could not be reached", reason),
             Outcome::Refused(reason)
@@ -169,9 +167,9 @@ impl SendTestArgs {
             | Outcome::RefusedTogether(reason)
             | Outcome::Undeliverable(reason)
             | Outcome::Withheld(reason)
-            | Outcome::Stop(reason) => ("it was refused", reason),
+            | Outcome::Stop(reason) => ("it was rejected", reason),
         };
-        screen.warning(format!("{what}: {reason}"))?;
+        screen.warning(format!("{problem}: {reason}"))?;
         Ok(Exit::Failed)
     }
 }

@@ -2,22 +2,22 @@
 //! new one.
 //!
 //! All output and all log messages pass through here, in [`super::screen`], [`super::exit`] and
-//! [`super::session`], so no command has to do it. A visible sign replaces each unsafe character.
+//! [`super::session`], so no command has to do it. A visible symbol replaces each unsafe character.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
 
 /// Returns whether a terminal would interpret the character, or display the text after it in
 /// another order.
-fn is_obeyed(c: char) -> bool {
-    c.is_control()
-        || matches!(c,
-            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-            | '\u{fff9}'..='\u{fffb}')
+fn is_unsafe(c: char) -> bool {
+    let is_format = matches!(c,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}' | '\u{2029}'
+        | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fff9}'..='\u{fffb}');
+    c.is_control() || is_format
 }
 
-/// Returns the visible sign for an unsafe character.
-fn sign(c: char) -> char {
+/// Returns the visible symbol for an unsafe character.
+fn symbol(c: char) -> char {
     match c {
         '\u{0}'..='\u{1f}' => char::from_u32(0x2400 + u32::from(c)).unwrap_or(UNKNOWN),
         '\u{7f}' => '\u{2421}',
@@ -29,43 +29,38 @@ const UNKNOWN: char = '\u{fffd}';
 
 /// Makes text safe to print as a single line.
 pub(super) fn line(text: &str) -> Cow<'_, str> {
-    signed(text, is_obeyed)
+    replace(text, is_unsafe)
 }
 
 /// Makes text safe to print, and keeps its line breaks.
 pub(super) fn lines(text: &str) -> Cow<'_, str> {
-    signed(text, |c| is_obeyed(c) && c != '\n')
+    replace(text, |c| is_unsafe(c) && c != '\n')
 }
 
-/// Replaces these characters by signs. Direction isolates have no width and are omitted.
-fn signed(text: &str, hides: impl Fn(char) -> bool) -> Cow<'_, str> {
-    if !text.contains(&hides) {
+/// Replaces these characters by symbols. Direction isolates have no width and are omitted.
+fn replace(text: &str, is_replaced: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.contains(&is_replaced) {
         return Cow::Borrowed(text);
     }
-    let shown = text.chars();
-    let shown = shown.filter(|c| !matches!(c, '\u{2066}'..='\u{2069}'));
-    let shown = shown.map(|c| if hides(c) { sign(c) } else { c });
-    Cow::Owned(shown.collect())
+    let shown = text.chars().filter(|c| !matches!(c, '\u{2066}'..='\u{2069}'));
+    Cow::Owned(shown.map(|c| if is_replaced(c) { symbol(c) } else { c }).collect())
 }
 
 /// Escapes the unsafe characters of compact JSON. Parsers read the same value.
 pub(super) fn json(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_obeyed) {
+    if !text.contains(is_unsafe) {
         return Cow::Borrowed(text);
     }
     // All these characters are in the Basic Multilingual Plane, and compact JSON has them only in
     // strings.
-    let escaped = text.chars().map(|c| match is_obeyed(c) {
-        true => format!("\\u{:04x}", u32::from(c)),
-        false => c.to_string(),
-    });
-    Cow::Owned(escaped.collect())
+    let escape = |c| if is_unsafe(c) { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() };
+    Cow::Owned(text.chars().map(escape).collect())
 }
 
 /// A writer for log messages.
-pub(super) struct Log<W>(pub W);
+pub(super) struct LogWriter<W>(pub W);
 
-impl<W: Write> Write for Log<W> {
+impl<W: Write> Write for LogWriter<W> {
     /// Each call writes one whole message.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(bytes);
@@ -106,14 +101,14 @@ mod tests {
 
         let shown = json(&written);
 
-        assert!(!shown.contains(is_obeyed), "{shown}");
-        let read: String = serde_json::from_str(&shown).unwrap();
-        assert_eq!(read, "a\u{1b}\u{9b}\u{7f}\u{202e}é");
+        assert!(!shown.contains(is_unsafe), "{shown}");
+        let parsed: String = serde_json::from_str(&shown).unwrap();
+        assert_eq!(parsed, "a\u{1b}\u{9b}\u{7f}\u{202e}é");
     }
 
     #[test]
     fn a_log_message_is_one_safe_line() {
-        let mut log = Log(Vec::new());
+        let mut log = LogWriter(Vec::new());
         log.write_all("\u{1b}[31mERROR\u{202e}\u{7}\n".as_bytes()).unwrap();
 
         let written = String::from_utf8(log.0).unwrap();

@@ -17,14 +17,13 @@ use crate::domain::{Day, PendingCounts, UserId};
 use crate::engine::Watcher;
 use crate::store::Release;
 use crate::wire::delivery::{WaitReason, WaitingEmails};
-use crate::wire::run_report::FannedOut;
-use crate::wire::run_report::{BacklogReport, Tally};
+use crate::wire::run_report::{BacklogReport, FannedOut, Tally};
 
 // Whether a command that accepts events also fans them out. On SQLite it does, so that a newcomer
 // sees the effect at once. On MongoDB workers do it, so that accepting an event costs the same for
 // any number of followers. (clap would show a doc comment as help.)
 #[derive(Debug, Clone, Copy, Args)]
-pub(super) struct FanOut {
+pub(super) struct FanOutArgs {
     /// Fan out all pending events before exiting (the default on SQLite)
     #[arg(long, conflicts_with = "no_wait")]
     wait: bool,
@@ -33,78 +32,83 @@ pub(super) struct FanOut {
     no_wait: bool,
 }
 
-impl FanOut {
-    pub(super) fn wanted(self, app: &App) -> bool {
-        let by_default = matches!(app.config.store, StoreUrl::Sqlite(_));
-        self.wait || (by_default && !self.no_wait)
+impl FanOutArgs {
+    pub(super) fn is_wanted(self, app: &App) -> bool {
+        let is_default = matches!(app.config.store, StoreUrl::Sqlite(_));
+        self.wait || (is_default && !self.no_wait)
     }
 }
 
 /// The result of fanning out. A failure does not end the command. It is reported with the rest, and
 /// the exit code is 3.
 #[derive(Debug, Default)]
-pub(super) struct FanOutEnd {
+pub(super) struct FanOutResult {
     pub done: FannedOut,
     pub failure: Option<anyhow::Error>,
     /// Accepted events that another process has leased or is fanning out.
-    pub left: u64,
+    pub unfinished: u64,
 }
 
-impl FanOutEnd {
+impl FanOutResult {
     /// Fans out all pending events.
-    pub(super) async fn all(app: &App, progress: &dyn Watcher) -> Self {
-        let (fanouts, mut end) = (app.fanouts(), Self::default());
-        match fanouts.drain(progress).await {
-            Ok(done) => end.done = done,
-            Err(error) => end.failure = Some(error.into()),
+    pub(super) async fn run(app: &App, progress: &dyn Watcher) -> Self {
+        let mut result = Self::default();
+        match app.fanouts().drain(progress).await {
+            Ok(done) => result.done = done,
+            Err(error) => result.failure = Some(error.into()),
         }
-        if end.failure.is_some() || !end.done.bad_fanouts.is_empty() {
+        if result.failure.is_some() || !result.done.bad_fanouts.is_empty() {
             // Other processes can then continue at once. They report the same bad records.
-            let (store, owner) = (&fanouts.context.store, &fanouts.context.owner);
+            let (store, owner) = (&app.context.store, &app.context.owner);
             if let Err(error) = store.release(&Release::Fanouts(owner)).await {
-                tracing::warn!(%error, "what this process was to fan out is not free yet");
+                tracing::warn!(%error, "the leases on fan-outs could not be released");
             }
-            return end;
+            return result;
         }
         match app.status().not_fanned_out().await {
-            Ok(left) => end.left = left,
-            Err(error) => tracing::warn!(%error, "what others fan out was not found out"),
+            Ok(unfinished) => result.unfinished = unfinished,
+            Err(error) => tracing::warn!(%error, "pending fan-outs could not be counted"),
         }
-        end
+        result
     }
 
-    /// Describes the failure, if some or all events were not fanned out because of one.
-    pub(super) fn failure(&self) -> Option<String> {
+    /// Returns the failure and what to do about it, for a note.
+    pub(super) fn failure_text(&self) -> Option<String> {
         let failure = causes(self.failure.as_ref()?);
         let next = "a worker or the next run does it";
         Some(format!("events were not fanned out: {failure}; {next}"))
     }
 
     /// Returns whether all events were fanned out.
-    pub(super) fn is_whole(&self) -> bool {
+    pub(super) fn is_complete(&self) -> bool {
         self.failure.is_none() && self.done.is_whole()
     }
 
-    /// Prints how many events other processes fan out, and the failure. The log has the skipped
-    /// ones.
+    /// Prints how many events other processes fan out, and the failure. The log names the skipped
+    /// fan-outs.
     pub(super) fn show(&self, screen: &mut Screen) -> io::Result<()> {
-        let left = (self.left > 0).then(|| {
-            let events = phrases::count(self.left, "accepted event is", "accepted events are");
+        let unfinished = (self.unfinished > 0).then(|| {
+            let events =
+                phrases::count(self.unfinished, "accepted event is", "accepted events are");
             format!(
-                "{events} held or being fanned out by a worker: feeds have it soon, and digests \
-                 from the next one on"
+                "{events} leased or being fanned out by a worker: soon in feeds, and in the \
+                 next digests"
             )
         });
-        screen.warnings(left.into_iter().chain(self.failure()))
+        screen.warnings(unfinished.into_iter().chain(self.failure_text()))
     }
 }
 
 /// The emails that wait, or why they could not be read.
-pub(super) type Waits = Result<WaitingEmails, String>;
+pub(super) type WaitingResult = Result<WaitingEmails, String>;
 
 /// Reads the waiting emails of these users, or of all. A stopping process skips this read.
-pub(super) async fn read_waits(app: &App, users: Option<&[UserId]>, stops: bool) -> Waits {
-    if stops {
+pub(super) async fn read_waiting_emails(
+    app: &App,
+    users: Option<&[UserId]>,
+    is_stopping: bool,
+) -> WaitingResult {
+    if is_stopping {
         return Err("the waiting emails were not read, because the process stops".into());
     }
     app.deliveries().waiting(users).await.map_err(|error| {
@@ -113,90 +117,88 @@ pub(super) async fn read_waits(app: &App, users: Option<&[UserId]>, stops: bool)
     })
 }
 
-/// Prints why emails were not sent, and which emails wait. Returns whether nothing is left to do.
-pub(super) fn show_rest(
+/// Prints why emails were not sent, and which emails wait. Returns whether all work is done.
+pub(super) fn show_unfinished(
     app: &App,
-    (tally, fanned_out, waits): (&Tally, &FanOutEnd, &Waits),
+    tally: &Tally,
+    fanned_out: &FanOutResult,
+    waiting: &WaitingResult,
     screen: &mut Screen,
 ) -> io::Result<bool> {
-    let listed = waits.as_ref().map_or(&[][..], |waiting| &waiting.reasons);
-    let reasons = tally.reasons.iter();
-    let reasons = reasons.filter(|(why, _)| !listed.iter().any(|reason| reason.why == *why));
-    screen.warnings(reasons.map(|(why, n)| format!("{}: {why}", emails(*n))))?;
+    let wait_reasons = waiting.as_ref().map_or(&[][..], |waiting| &waiting.reasons);
+    for (why, count) in &tally.reasons {
+        if !wait_reasons.iter().any(|reason| reason.why == *why) {
+            screen.warning(format!("{}: {why}", phrases::emails(*count)))?;
+        }
+    }
     fanned_out.show(screen)?;
-    match waits {
-        Ok(waiting) => screen.warnings(self::waits(waiting, app.context.clock.now()))?,
+    match waiting {
+        Ok(waiting) => screen.warnings(waiting_lines(waiting, app.context.clock.now()))?,
         Err(failure) => screen.warning(failure)?,
     }
-    Ok(fanned_out.is_whole() && waits.as_ref().is_ok_and(WaitingEmails::is_empty))
-}
-
-/// Formats a number of emails.
-pub(super) fn emails(n: u64) -> String {
-    phrases::count(n, "email", "emails")
+    Ok(fanned_out.is_complete() && waiting.as_ref().is_ok_and(WaitingEmails::is_empty))
 }
 
 /// The maximum number of listed reasons.
-const LISTED: usize = 10;
+const MAX_REASONS: usize = 10;
 
 /// Returns a line for each reason, such as `5 emails deferred (451 4.7.1 greylisted), next attempt
 /// 09:08:14 UTC`.
-pub(super) fn waits(waiting: &WaitingEmails, now: DateTime<Utc>) -> Vec<String> {
+pub(super) fn waiting_lines(waiting: &WaitingEmails, now: DateTime<Utc>) -> Vec<String> {
     let line = |reason: &WaitReason| {
-        let emails = emails(reason.emails);
-        let until = reason.until.map(|until| phrases::moment(until, now));
+        let emails = phrases::emails(reason.emails);
+        let until = reason.until.map(|until| phrases::second(until, now));
         let why = &reason.why;
         match (&reason.held_by, until) {
             (Some(worker), Some(until)) => {
-                format!("{emails} held by worker {worker} until {until} at most ({why})")
+                format!("{emails} leased by worker {worker} until {until} at most ({why})")
             }
             (None, Some(until)) => format!("{emails} deferred ({why}), next attempt {until}"),
             (_, None) => format!("{emails} waiting ({why}) for the next run or a worker"),
         }
     };
-    let (listed, others) = waiting.reasons.split_at(LISTED.min(waiting.reasons.len()));
+    let (listed, others) = waiting.reasons.split_at(MAX_REASONS.min(waiting.reasons.len()));
     let mut lines: Vec<String> = listed.iter().map(line).collect();
     if !others.is_empty() {
-        let others = emails(others.iter().map(|reason| reason.emails).sum());
-        lines.push(format!("{others} waiting for other reasons"));
+        let emails = phrases::emails(others.iter().map(|reason| reason.emails).sum());
+        lines.push(format!("{emails} waiting for other reasons"));
     }
     lines
 }
 
 /// Returns lines about the backlog of days before the window, and about events that expired.
 pub(super) fn backlog_lines(backlog: &BacklogReport) -> Vec<String> {
-    let counts = |of: PendingCounts| (phrases::people(of.people), phrases::events(of.events));
+    let format_counts =
+        |counts: PendingCounts| (phrases::users(counts.people), phrases::events(counts.events));
     let mut lines = Vec::new();
     if !backlog.older.is_nothing() {
-        let (people, events) = counts(backlog.older);
+        let (users, events) = format_counts(backlog.older);
         lines.push(format!(
-            "late: {people} had {events} pending from days before the window; this or their next \
+            "late: {users} had {events} pending from days before the window; this or their next \
              digest has them"
         ));
     }
     if !backlog.blocked.is_nothing() {
-        let (people, events) = counts(backlog.blocked);
+        let (users, events) = format_counts(backlog.blocked);
         lines.push(format!(
-            "waiting: {events} from days before the window for {people} who cannot be emailed now; \
+            "waiting: {events} from days before the window for {users} who cannot be emailed now; \
              they expire after digest.max_age"
         ));
     }
     let blocked = backlog.expired_blocked.events;
-    lines.extend(expired(&backlog.expired, blocked).map(|what| format!("expired: {what}")));
+    let expired = expired_events(&backlog.expired, blocked);
+    lines.extend(expired.map(|expired| format!("expired: {expired}")));
     lines
 }
 
 /// Describes events that expired on these days, and how many of them were blocked: `2014-04-01 to
-/// 2014-04-03: 5 events, older than digest.max_age; 2 of them for people who could not be emailed`.
-pub(super) fn expired(days: &BTreeMap<Day, PendingCounts>, blocked: u64) -> Option<String> {
+/// 2014-04-03: 5 events, older than digest.max_age; 2 of them for users who could not be emailed`.
+pub(super) fn expired_events(days: &BTreeMap<Day, PendingCounts>, blocked: u64) -> Option<String> {
     let dates = days.keys().map(|day| day.start().date_naive());
     let (first, last) = (dates.clone().min()?, dates.max()?);
-    let range = match first == last {
-        true => first.to_string(),
-        false => format!("{first} to {last}"),
-    };
-    let events = phrases::events(days.values().map(|of| of.events).sum());
-    let blocked = phrases::some(blocked, "of them for people who could not be emailed");
+    let range = if first == last { first.to_string() } else { format!("{first} to {last}") };
+    let events = phrases::events(days.values().map(|counts| counts.events).sum());
+    let blocked = phrases::nonzero(blocked, "of them for users who could not be emailed");
     let expired = format!("{range}: {events}, older than digest.max_age");
     Some(phrases::clauses([expired, blocked.unwrap_or_default()]))
 }
@@ -224,20 +226,20 @@ mod tests {
             ],
         };
 
-        let lines = waits(&waiting, now);
-        waiting.reasons = vec![reason(2, "busy", None, None); LISTED + 2];
-        let many = waits(&waiting, now);
+        let lines = waiting_lines(&waiting, now);
+        waiting.reasons = vec![reason(2, "busy", None, None); MAX_REASONS + 2];
+        let many = waiting_lines(&waiting, now);
 
         assert_eq!(
             lines,
             [
                 "5 emails deferred (451 4.7.1 greylisted), next attempt 09:08:14 UTC",
                 "3 emails deferred (452 4.2.2 mailbox full), next attempt 2014-04-22 09:00:00 UTC",
-                "1 email held by worker w1 until 09:01:00 UTC at most (being built and sent)",
+                "1 email leased by worker w1 until 09:01:00 UTC at most (being built and sent)",
                 "1 email waiting (no worker has claimed it yet) for the next run or a worker",
             ]
         );
-        assert_eq!(many.len(), LISTED + 1);
-        assert_eq!(many[LISTED], "4 emails waiting for other reasons");
+        assert_eq!(many.len(), MAX_REASONS + 1);
+        assert_eq!(many[MAX_REASONS], "4 emails waiting for other reasons");
     }
 }

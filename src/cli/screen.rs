@@ -38,23 +38,22 @@ impl Screen {
         }
     }
 
-    /// Returns a progress bar that counts `what`, such as "people looked at". It draws nothing if
+    /// Returns a progress bar that counts `what`, such as "users checked". It draws nothing if
     /// standard error is no terminal.
-    pub(super) fn bar(&self, what: &'static str) -> Bar {
-        let bar = ProgressBar::no_length().with_style(style(COUNT));
-        let bar = bar.with_prefix(what);
+    pub(super) fn progress_bar(&self, what: &'static str) -> Bar {
+        let bar = ProgressBar::no_length().with_style(style(COUNTER)).with_prefix(what);
         if !bar.is_hidden() {
             bar.enable_steady_tick(Duration::from_millis(120));
         }
         Bar { bar, stop: None }
     }
 
-    /// Writes a line for people to standard output; with `--json`, as `{"message": …}`.
+    /// Writes a line of text to standard output; with `--json`, as `{"message": …}`.
     pub(super) fn line(&mut self, text: impl Display) -> io::Result<()> {
         self.write_text(&printable::line(&text.to_string()))
     }
 
-    /// Writes a harmless line.
+    /// Writes a line that is safe to print.
     fn write_text(&mut self, text: &str) -> io::Result<()> {
         match (self.is_json, text.trim()) {
             (false, _) => self.write_line(text),
@@ -72,21 +71,23 @@ impl Screen {
         if self.is_closed || !self.is_shown {
             return Ok(());
         }
-        let written = writeln!(io::stdout(), "{text}");
-        let kind = written.as_ref().map_err(io::Error::kind);
-        self.is_closed = kind == Err(io::ErrorKind::BrokenPipe);
-        if self.is_closed { Ok(()) } else { written }
+        match writeln!(io::stdout(), "{text}") {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                self.is_closed = true;
+                Ok(())
+            }
+            written => written,
+        }
     }
 
     /// Returns this screen with a width of 80 columns if standard output is no terminal.
-    pub(super) fn page(&self) -> Self {
+    pub(super) fn with_page_width(&self) -> Self {
         Self { width: self.width.or(Some(80)), ..*self }
     }
 
     /// Writes a table, at most as wide as the terminal.
     pub(super) fn table(&mut self, table: &Table) -> io::Result<()> {
-        let mut lines = table.lines(self.width).into_iter();
-        lines.try_for_each(|line| self.write_text(&line))
+        table.lines(self.width).iter().try_for_each(|line| self.write_text(line))
     }
 
     /// Writes a blank line and a table, unless it is empty.
@@ -103,17 +104,16 @@ impl Screen {
         let column = Column("", Fit::Wrap, |text: &&str| (*text).to_owned());
         let width = self.width.map(|width| width.saturating_sub(2));
         let lines = Table::new([text], &[column]).lines(width);
-        let mut lines = lines.iter();
-        lines.try_for_each(|line| self.write_text(&format!("  {line}")))
+        lines.iter().try_for_each(|line| self.write_text(&format!("  {line}")))
     }
 
-    /// Writes a list, or `none` if it is empty, and a note about further rows.
-    pub(super) fn list(&mut self, table: &Table, more: Option<String>) -> io::Result<()> {
+    /// Writes a list, or `none` if it is empty, and a note if rows were cut.
+    pub(super) fn list(&mut self, table: &Table, cut_note: Option<String>) -> io::Result<()> {
         if table.is_empty() {
             return self.line("none");
         }
         self.table(table)?;
-        more.map_or(Ok(()), |more| self.note(more))
+        cut_note.map_or(Ok(()), |note| self.note(note))
     }
 
     /// Writes a value as one line of JSON.
@@ -148,12 +148,11 @@ impl Screen {
         &mut self,
         warnings: impl IntoIterator<Item = T>,
     ) -> io::Result<()> {
-        let mut warnings = warnings.into_iter();
-        warnings.try_for_each(|warning| self.warning(warning))
+        warnings.into_iter().try_for_each(|warning| self.warning(warning))
     }
 }
 
-/// The width of a column on a terminal that is too narrow for the table.
+/// How a column fits on a terminal that is too narrow for the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fit {
     /// All cells are shown in full.
@@ -166,27 +165,27 @@ pub(super) enum Fit {
     Wrap,
 }
 
-/// A column: its heading, its width, and the text of a cell.
+/// A column: its heading, how it fits, and the text of a cell.
 pub(super) struct Column<T>(pub &'static str, pub Fit, pub fn(&T) -> String);
 
 #[derive(Debug)]
 pub(super) struct Table {
-    /// The heading and the width of each column.
+    /// The heading of each column, and how it fits.
     columns: Vec<(&'static str, Fit)>,
     rows: Vec<Vec<String>>,
 }
 
-/// The space between columns.
+/// The space between columns, in characters.
 const GAP: u16 = 2;
 
 impl Table {
     /// Creates a table with one line per row.
     pub(super) fn new<T>(rows: impl IntoIterator<Item = T>, columns: &[Column<T>]) -> Self {
         let cell = |text: String| printable::line(&text).into_owned();
-        let cells = |row: T| columns.iter().map(|of| cell((of.2)(&row))).collect();
+        let cells = |row: T| columns.iter().map(|Column(_, _, text)| cell(text(&row))).collect();
         Self {
             rows: rows.into_iter().map(cells).collect(),
-            columns: columns.iter().map(|column| (column.0, column.1)).collect(),
+            columns: columns.iter().map(|Column(heading, fit, _)| (*heading, *fit)).collect(),
         }
     }
 
@@ -196,7 +195,7 @@ impl Table {
     }
 
     /// Adds a row of a name and a value, unless it is empty.
-    pub(super) fn fact(&mut self, name: &str, value: impl Into<Option<String>>) {
+    pub(super) fn add(&mut self, name: &str, value: impl Into<Option<String>>) {
         if let Some(value) = value.into().filter(|value| !value.is_empty()) {
             let value = printable::line(&value).into_owned();
             self.rows.push(vec![name.to_owned(), value]);
@@ -242,8 +241,7 @@ impl Table {
                 column.set_constraint(ColumnConstraint::Hidden);
             }
         }
-        let lines = table.lines();
-        lines.map(|line| line.trim_end().to_owned()).collect()
+        table.lines().map(|line| line.trim_end().to_owned()).collect()
     }
 }
 
@@ -260,9 +258,10 @@ pub(super) struct Bar {
     stop: Option<watch::Receiver<bool>>,
 }
 
-const COUNT: &str = "{spinner} {prefix}: {human_pos}, {per_sec}, {elapsed}";
-const OF_TOTAL: &str =
-    "{spinner} {prefix}: {bar:30} {human_pos} of {human_len}, {per_sec}, {eta} left";
+/// The template of a bar without a total.
+const COUNTER: &str = "{spinner} {prefix}: {human_pos}, {per_sec}, {elapsed}";
+/// The template of a bar with a total.
+const BAR: &str = "{spinner} {prefix}: {bar:30} {human_pos} of {human_len}, {per_sec}, {eta} left";
 
 impl Bar {
     /// Lets the work end early once `stop` is true.
@@ -273,9 +272,9 @@ impl Bar {
 }
 
 fn style(template: &str) -> ProgressStyle {
-    let style = ProgressStyle::with_template(template);
-    let style = style.expect("the templates above are valid; every bar is drawn with one");
-    style.progress_chars("━╸ ")
+    ProgressStyle::with_template(template)
+        .expect("the templates above are valid; every bar is drawn with one")
+        .progress_chars("━╸ ")
 }
 
 impl Watcher for Bar {
@@ -285,7 +284,7 @@ impl Watcher for Bar {
 
     fn total(&self, total: u64) {
         self.bar.set_length(total);
-        self.bar.set_style(style(OF_TOTAL));
+        self.bar.set_style(style(BAR));
     }
 
     fn stopping(&self) -> bool {

@@ -36,7 +36,7 @@ impl Args {
         if self.demo {
             return self.run_demo(session).await;
         }
-        session.set("server.listen", self.listen.as_ref());
+        session.set_option("server.listen", self.listen.as_ref());
         let (app, stop) = session.open_to_send(Access::Create).await?;
         let screen = &mut session.screen;
         screen.warnings(&app.config.warnings)?;
@@ -54,22 +54,22 @@ impl Args {
         session.refuse_store(demo::OWN_STORE)?;
         session.start_log(LogFormat::Text);
         let listen = self.listen.iter().cloned();
-        let wanted = Config::load(&Sources {
-            flags: listen.map(|at| ("server.listen".to_owned(), at)).collect(),
+        let config = Config::load(&Sources {
+            flags: listen.map(|listen| ("server.listen".to_owned(), listen)).collect(),
             ..Sources::default()
         })?;
-        let wanted = wanted.server.listen;
-        if !wanted.ip().is_loopback() {
+        let addr = config.server.listen;
+        if !addr.ip().is_loopback() {
             let token = "--demo gives every visitor a token of any user";
-            let why = format!("{token}, and {wanted} is open to others");
-            let next = format!("--listen 127.0.0.1:{}, or leaving it out", wanted.port());
-            return Err(Refusal::new(why, next).into());
+            let what = format!("{token}, and {addr} is open to others");
+            let next = format!("--listen 127.0.0.1:{}, or omitting it", addr.port());
+            return Err(Refusal::new(what, next).into());
         }
         // Listen before replacing an earlier demo: another process may be serving that folder here.
-        let listening = api::listen(wanted)?;
+        let listening = api::listen(addr)?;
         let served = Served { addr: listening.addr, key: generate_key()?, secret: generate_key()? };
         let dir = self.dir.as_deref().unwrap_or(Path::new(demo::DIR));
-        let app = demo::tell_unseen(dir, &served, session.run).await?;
+        let app = demo::play_silently(dir, &served, session.run_command).await?;
         let stop = stop_on_signal()?;
         let gallery = Gallery::new(served.url());
         let bound = listening.demo(app.clone(), &served.key, gallery)?;
@@ -78,12 +78,12 @@ impl Args {
     }
 
     async fn serve(&self, app: &App, bound: Bound, stop: &Stop) -> anyhow::Result<Exit> {
-        let served = worker::run_together(app, stop, |halted| {
-            let serving = bound.run(halted.clone()).boxed_local();
-            let working = (!self.no_worker).then(|| worker::run(app, halted).boxed_local());
-            std::iter::once(serving).chain(working).collect()
-        });
-        served.await?;
+        worker::run_together(app, stop, |halted| {
+            let server = bound.run(halted.clone()).boxed_local();
+            let worker = (!self.no_worker).then(|| worker::run(app, halted).boxed_local());
+            std::iter::once(server).chain(worker).collect()
+        })
+        .await?;
         tracing::info!("stopped");
         Ok(Exit::Done)
     }
@@ -91,57 +91,51 @@ impl Args {
     fn greet(&self, app: &App, screen: &mut Screen, url: &str, key: &str) -> anyhow::Result<()> {
         let config = &app.config;
         let outbox = app.identities.outbox();
-        let outbox = outbox.map(|folder| format!("are written to {}", folder.display()));
-        let worker = match self.no_worker {
-            true => "none here: tidings worker",
-            false => "inside; --no-worker leaves it out",
+        let worker = if self.no_worker {
+            "none here: tidings worker"
+        } else {
+            "in this process, unless --no-worker"
         };
-        let made_up = format!("{key}, made up for this run; server.key keeps one");
-        let (key, about_key) = match config.server.key {
+        let (key, key_text) = match config.server.key {
             Some(_) => ("$KEY", "the configured one (server.key), $KEY below".to_owned()),
-            None => (key, made_up),
+            None => (key, format!("{key}, generated for this run; server.key sets one")),
         };
         let mut facts = Table::facts();
-        facts.fact("  store", format!("{:?}", config.store));
-        facts.fact("  emails", outbox);
-        facts.fact("  worker", worker.to_owned());
-        facts.fact("  key", about_key);
-        let what = format!("listens on {url}");
-        greet(screen, &what, &facts, (key, url, "USER"))
+        facts.add("  store", format!("{:?}", config.store));
+        facts.add("  emails", outbox.map(|folder| format!("are written to {}", folder.display())));
+        facts.add("  worker", worker.to_owned());
+        facts.add("  key", key_text);
+        let request = feed_request(key, url, "USER");
+        greet(screen, &format!("listens on {url}"), &facts, &request)
     }
 }
 
-/// Prints the version and what is served, the facts about it, and a request to try: the key, the
-/// URL and the user.
-fn greet(
-    screen: &mut Screen,
-    what: &str,
-    facts: &Table,
-    (key, url, user): (&str, &str, &str),
-) -> anyhow::Result<()> {
+/// Prints the version and what is served, the facts about it, and a request to try.
+fn greet(screen: &mut Screen, what: &str, facts: &Table, request: &str) -> anyhow::Result<()> {
     screen.line(format!("tidings {} {what}", env!("CARGO_PKG_VERSION")))?;
     screen.table(facts)?;
-    let line = format!("curl -H \"Authorization: Bearer {key}\" {url}/v1/users/{user}/feed");
-    screen.line(format!("  try     {line}"))?;
-    Ok(())
+    Ok(screen.line(format!("  try     {request}"))?)
+}
+
+/// Returns a command that requests a user's feed.
+fn feed_request(key: &str, url: &str, user: &str) -> String {
+    format!("curl -H \"Authorization: Bearer {key}\" {url}/v1/users/{user}/feed")
 }
 
 /// Prints the address of the demo page, its folder and its key.
 fn greet_demo(screen: &mut Screen, served: &Served, dir: &Path) -> anyhow::Result<()> {
     let (url, key, dir) = (served.url(), &served.key, dir.display());
-    let emails = format!("are written to {dir}/outbox; none is sent");
     let mut facts = Table::facts();
-    facts.fact("  folder", format!("{dir}, made anew each time"));
-    facts.fact("  emails", emails);
-    facts.fact("  key", format!("{key}, made up for this run"));
-    let what = format!("shows {url}/demo");
-    greet(screen, &what, &facts, (key, &url, "mara"))
+    facts.add("  folder", format!("{dir}, created anew each time"));
+    facts.add("  emails", format!("are written to {dir}/outbox; none is sent"));
+    facts.add("  key", format!("{key}, generated for this run"));
+    greet(screen, &format!("shows {url}/demo"), &facts, &feed_request(key, &url, "mara"))
 }
 
 /// Generates a key from 24 random bytes of the operating system, as hexadecimal digits.
 pub(super) fn generate_key() -> anyhow::Result<String> {
     let mut bytes = [0; 24];
-    let filled = getrandom::fill(&mut bytes);
-    filled.map_err(|error| anyhow::anyhow!("making up a server key: {error}"))?;
+    getrandom::fill(&mut bytes)
+        .map_err(|error| anyhow::anyhow!("generating a server key: {error}"))?;
     Ok(hex::encode(bytes))
 }

@@ -1,5 +1,5 @@
-//! What a command runs with: the flags of every command, the output, the configuration, the store,
-//! and the signals that ask it to stop; and `tidings config`.
+//! The context of a command: the flags of every command, the output, the configuration, the store,
+//! and the signals that stop it; and `tidings config`.
 //!
 //! Commands import their common names from here. A command opens the store itself, so it names its
 //! access where it uses it. Start with [`Session::open`].
@@ -61,22 +61,22 @@ pub(super) enum Level {
 }
 
 /// Runs a command line of tidings with this app.
-pub(super) type Run =
+pub(super) type RunCommand =
     for<'a> fn(Vec<String>, &'a App, &'a mut Screen) -> LocalBoxFuture<'a, anyhow::Result<Exit>>;
 
 /// The default configuration file.
-pub(super) const FILE: &str = "tidings.toml";
+pub(super) const DEFAULT_FILE: &str = "tidings.toml";
 
-/// What a command runs with.
+/// The context of a command.
 pub(super) struct Session<'a> {
     pub global: Global,
     pub screen: &'a mut Screen,
     /// The app of the demo whose story runs this command.
     pub demo: Option<&'a App>,
     /// Runs the commands of a demo's story.
-    pub run: Run,
+    pub run_command: RunCommand,
     /// The log level without `--log`.
-    pub usual_level: Level,
+    pub default_level: Level,
     /// The configuration options that the command's own flags set.
     pub options: Vec<(String, String)>,
     /// Whether opening the store created it.
@@ -89,31 +89,28 @@ pub(super) type Stop = watch::Receiver<bool>;
 impl Session<'_> {
     /// Returns the file of `--config` or `TIDINGS_CONFIG`, or the default file if it exists.
     fn file(&self) -> Option<PathBuf> {
-        let usual = || Path::new(FILE).exists().then(|| FILE.into());
-        self.global.config.clone().or_else(usual)
+        let default = || Path::new(DEFAULT_FILE).exists().then(|| DEFAULT_FILE.into());
+        self.global.config.clone().or_else(default)
     }
 
     /// Returns an error if there is a `--store`, for commands that cannot use it.
     pub(super) fn refuse_store(&self, why: &str) -> Result<(), Refusal> {
         match self.global.store {
-            Some(_) => Err(Refusal::new(why, "leaving out --store")),
+            Some(_) => Err(Refusal::new(why, "omitting --store")),
             None => Ok(()),
         }
     }
 
     /// Sets an option of the configuration by a flag of the command.
-    pub(super) fn set(&mut self, option: &str, value: Option<&String>) {
-        let set = value.map(|value| (option.to_owned(), value.clone()));
-        self.options.extend(set);
+    pub(super) fn set_option(&mut self, option: &str, value: Option<&String>) {
+        self.options.extend(value.map(|value| (option.to_owned(), value.clone())));
     }
 
     /// Loads the configuration from all its sources, and starts the log.
     pub(super) fn load(&self) -> Result<Config, Problems> {
-        let store = self.global.store.clone();
-        let store = store.map(|store| ("store".to_owned(), store));
+        let store = self.global.store.iter().map(|store| ("store".to_owned(), store.clone()));
         let environment = std::env::vars_os().filter_map(|(name, value)| {
-            let name = name.into_string().ok();
-            let name = name.filter(|name| name.starts_with("TIDINGS_"))?;
+            let name = name.into_string().ok().filter(|name| name.starts_with("TIDINGS_"))?;
             Some((name, value.to_string_lossy().into_owned()))
         });
         let config = Config::load(&Sources {
@@ -162,7 +159,7 @@ impl Session<'_> {
     /// Messages of other crates are logged only from `warn` up, because those crates do not know
     /// which data is private.
     pub(super) fn start_log(&self, format: LogFormat) {
-        let level = self.global.log.unwrap_or(self.usual_level);
+        let level = self.global.log.unwrap_or(self.default_level);
         let ours = format!("{level:?}").to_lowercase();
         let others = match level {
             Level::Off | Level::Error => ours.as_str(),
@@ -174,26 +171,26 @@ impl Session<'_> {
             _ => "off",
         };
         let filter = EnvFilter::new(format!("{others},tidings={ours},actix_http={requests}"));
-        let lines = tracing_subscriber::fmt()
+        let logger = tracing_subscriber::fmt()
             .with_env_filter(filter)
-            .with_writer(|| printable::Log(std::io::stderr()))
+            .with_writer(|| printable::LogWriter(std::io::stderr()))
             .with_ansi(false)
-            .with_timer(Moment)
+            .with_timer(LogTime)
             .with_target(false);
         let _ = match format {
-            LogFormat::Text => set_global_default(lines.finish()),
+            LogFormat::Text => set_global_default(logger.finish()),
             LogFormat::Json => {
-                let objects = lines.json().flatten_event(true).with_span_list(false);
-                set_global_default(objects.finish())
+                let logger = logger.json().flatten_event(true).with_span_list(false);
+                set_global_default(logger.finish())
             }
         };
     }
 }
 
 /// The time of a log message in UTC, in whole seconds.
-struct Moment;
+struct LogTime;
 
-impl FormatTime for Moment {
+impl FormatTime for LogTime {
     fn format_time(&self, out: &mut Writer<'_>) -> std::fmt::Result {
         write!(out, "{}", SystemClock.now().format("%Y-%m-%dT%H:%M:%SZ"))
     }
@@ -221,7 +218,7 @@ pub(super) fn stop_on_signal() -> std::io::Result<Stop> {
     };
     tokio::spawn(async move {
         next_signal().await;
-        tracing::info!("stopping; once more ends at once");
+        tracing::info!("stopping; a second signal ends the process at once");
         // An error means that the work has already ended.
         let _ = stop.send(true);
         next_signal().await;
@@ -247,41 +244,38 @@ pub(super) async fn within_grace<T>(
     app.end_with(stop);
     let mut stop = stop.clone();
     let grace = app.config.server.grace.to_std().unwrap_or_default();
-    let over = async {
+    let grace_ends = async {
         let must_stop = stop.wait_for(|stop| *stop).await.is_ok();
-        match must_stop {
-            true => sleep(grace).await,
+        if must_stop {
+            sleep(grace).await;
+        } else {
             // The sender is gone, so nothing will stop the work.
-            false => std::future::pending().await,
+            std::future::pending::<()>().await;
         }
     };
     tokio::select! {
-        done = work => return Some(done),
-        () = over => {}
+        result = work => return Some(result),
+        () = grace_ends => {}
     }
     tracing::warn!(
         "server.grace is over: requests and work are cut off; later runs continue the work"
     );
-    let worker = app.worker();
-    if let Err(error) = last_write(true, worker.release()).await {
-        let then = "other processes can continue only once the leases of this one expire";
-        tracing::warn!("{then}: {error:#}");
+    if let Err(error) = last_write(true, app.worker().release()).await {
+        let effect = "other processes can continue only once the leases of this one expire";
+        tracing::warn!("{effect}: {error:#}");
     }
     None
 }
 
 /// Awaits a write at the end of a command, for at most [`LAST_WRITE_LIMIT`] if the process stops.
 pub(super) async fn last_write(
-    stops: bool,
+    is_stopping: bool,
     write: impl Future<Output = engine::Result<()>>,
 ) -> anyhow::Result<()> {
-    match stops {
-        true => {
-            timeout(LAST_WRITE_LIMIT, write).await.context("the store did not answer in time")??
-        }
-        false => write.await?,
+    if !is_stopping {
+        return Ok(write.await?);
     }
-    Ok(())
+    Ok(timeout(LAST_WRITE_LIMIT, write).await.context("the store did not answer in time")??)
 }
 
 /// Show the effective configuration, secrets redacted
@@ -302,11 +296,10 @@ impl ConfigArgs {
             return Ok(Exit::Done);
         }
         let config = session.load()?;
-        let file = session.file();
-        let file = file.map_or("no file".to_owned(), |file| file.display().to_string());
-        let from = format!("# From the defaults, {file}, the environment and flags.");
+        let path = session.file().map(|path| path.display().to_string());
+        let file = path.as_deref().unwrap_or("no file");
         let screen = &mut session.screen;
-        screen.line(from)?;
+        screen.line(format!("# From the defaults, {file}, the environment and flags."))?;
         screen.text(config.redacted.trim_end())?;
         screen.warnings(&config.warnings)?;
         Ok(Exit::Done)

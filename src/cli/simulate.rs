@@ -47,7 +47,7 @@ impl Args {
         let candidates = Candidates::load(&self.policies)?;
         screen.warnings(&candidates.warnings)?;
         let events = read_events(&self.events)?;
-        let comparison = simulate(&events, &candidates.policies, &screen.bar("events"));
+        let comparison = simulate(&events, &candidates.policies, &screen.progress_bar("events"));
         if !screen.answer(&comparison)? {
             screen.line(summary(&comparison))?;
             screen.line("")?;
@@ -59,7 +59,7 @@ impl Args {
 
 fn summary(comparison: &Comparison) -> String {
     let events = phrases::events(comparison.events);
-    let users = phrases::count(comparison.users, "user", "users");
+    let users = phrases::users(comparison.users);
     let period = match (comparison.from, comparison.to) {
         (Some(from), Some(to)) => {
             format!(", {} to {} UTC", phrases::minute(from), phrases::minute(to))
@@ -71,16 +71,16 @@ fn summary(comparison: &Comparison) -> String {
 
 fn table(comparison: &Comparison) -> Table {
     let columns: &[Column<&PolicyFigures>] = &[
-        Column("policy", Cut, |of| of.policy.clone()),
-        Column("emails", Number, |of| phrases::number(of.emails)),
-        Column("per day", Number, |of| rounded(of.emails_per_day)),
-        Column("per user: mean", Number, |of| rounded(of.emails_per_user.mean)),
-        Column("p95", Number, |of| phrases::number(of.emails_per_user.p95)),
-        Column("max", Number, |of| phrases::number(of.emails_per_user.max)),
-        Column("delay: p50", Number, |of| duration(of.delay_seconds.p50)),
-        Column("p95", Number, |of| duration(of.delay_seconds.p95)),
-        Column("max", Number, |of| duration(of.delay_seconds.max)),
-        Column("largest", Number, |of| phrases::number(of.largest)),
+        Column("policy", Cut, |row| row.policy.clone()),
+        Column("emails", Number, |row| phrases::number(row.emails)),
+        Column("per day", Number, |row| rounded(row.emails_per_day)),
+        Column("per user: mean", Number, |row| rounded(row.emails_per_user.mean)),
+        Column("p95", Number, |row| phrases::number(row.emails_per_user.p95)),
+        Column("max", Number, |row| phrases::number(row.emails_per_user.max)),
+        Column("delay: p50", Number, |row| duration(row.delay_seconds.p50)),
+        Column("p95", Number, |row| duration(row.delay_seconds.p95)),
+        Column("max", Number, |row| duration(row.delay_seconds.max)),
+        Column("largest", Number, |row| phrases::number(row.largest)),
     ];
     Table::new(&comparison.policies, columns)
 }
@@ -92,8 +92,5 @@ fn duration(seconds: u64) -> String {
 
 /// Formats a number with one decimal below 100 and none above: `3.4`, `1,234`.
 fn rounded(number: f64) -> String {
-    match number < 100.0 {
-        true => format!("{number:.1}"),
-        false => phrases::number(number.round() as u64),
-    }
+    if number < 100.0 { format!("{number:.1}") } else { phrases::number(number.round() as u64) }
 }

@@ -7,7 +7,7 @@ use clap::Args as Arguments;
 
 use super::deliveries;
 use super::digest;
-use super::remaining_work::{emails, expired, waits};
+use super::remaining_work::{expired_events, waiting_lines};
 use super::session::{Access, App, Exit, Session, Table, TemplateUse, phrases};
 use crate::domain::{BatchState, Day, DeliveryState, FanoutState, Reason, ReportCounts};
 use crate::operate::open::upgrade_ahead;
@@ -32,8 +32,8 @@ impl Args {
                 return Ok(Exit::Done);
             }
             let mut table = Table::facts();
-            table.fact("store", store.clone());
-            table.fact("schema", upgrade(schema));
+            table.add("store", store.clone());
+            table.add("schema", upgrade_text(schema));
             screen.table(&table)?;
             screen.line("  Copy the file first if you may want to go back.")?;
             return Ok(Exit::Done);
@@ -41,13 +41,13 @@ impl Args {
         let app = App::open(config, Access::Inspect, TemplateUse::BuiltIn).await?;
         let now = app.context.clock.now();
         let status = app.status().now().await?;
-        let exit = Exit::Done.if_whole(!status.has_failures());
+        let exit = Exit::Done.partly_unless(!status.has_failures());
         if screen.answer(&status)? {
             return Ok(exit);
         }
         screen.table(&facts(&status, now))?;
         let retry = "tidings deliveries retry ID|--all, once the cause is fixed";
-        let settle = "tidings deliveries settle ID sent|failed, once you know what became of one";
+        let settle = "tidings deliveries settle ID sent|failed, once you know its outcome";
         for (rows, next) in [(&status.failed, retry), (&status.unknown, settle)] {
             if !rows.is_empty() {
                 screen.section(&deliveries::table(rows.iter().map(|row| (row, None))))?;
@@ -69,65 +69,60 @@ impl Args {
 }
 
 /// Describes the upgrade that is ahead, if there is one.
-fn upgrade(schema: &Schema) -> Option<String> {
+fn upgrade_text(schema: &Schema) -> Option<String> {
     let (from, to) = (schema.version, schema.known);
-    let next = "the next command that works with the store upgrades it to";
-    schema.is_old().then(|| format!("{from}; {next} {to}"))
+    schema
+        .is_old()
+        .then(|| format!("{from}; the next command that uses the store upgrades it to {to}"))
 }
 
 /// Returns the table of the work, the emails and the reports.
 fn facts(status: &Status, now: DateTime<Utc>) -> Table {
     let mut table = Table::facts();
-    table.fact("store", status.store.clone());
-    table.fact("schema", upgrade(&status.schema));
-    let oldest = status.oldest_pending_day;
-    table.fact("fan-outs", fanouts(&status.fanouts, oldest));
+    table.add("store", status.store.clone());
+    table.add("schema", upgrade_text(&status.schema));
+    table.add("fan-outs", fanouts(&status.fanouts, status.oldest_pending_day));
     let batches = by_name(&status.batches, BatchState::as_str);
-    table.fact("batches", or_none(batches, "none open"));
+    table.add("batches", or_default(batches, "none open"));
     let deliveries = by_name(&status.deliveries, DeliveryState::as_str);
-    table.fact("emails", or_none(deliveries, "none yet"));
+    table.add("emails", or_default(deliveries, "none yet"));
     let events = |n: u64, what: &str| (n > 0).then(|| format!("{} {what}", phrases::events(n)));
     let failed = "whose batch email failed within the last 7 days";
-    table.fact("not emailed", events(status.not_emailed, failed));
-    table.fact("sending", status.paused.as_ref().map(digest::paused));
-    let mut name = "waiting";
-    for line in waits(&status.waiting, now) {
-        table.fact(std::mem::take(&mut name), line);
+    table.add("not emailed", events(status.not_emailed, failed));
+    table.add("sending", status.paused.as_ref().map(digest::pause_text));
+    for (index, line) in waiting_lines(&status.waiting, now).into_iter().enumerate() {
+        table.add(if index == 0 { "waiting" } else { "" }, line);
     }
-    table.fact("worker", worker(status.worker, now));
-    table.fact("digest", last_digest(status.digest));
+    table.add("worker", worker(status.worker, now));
+    table.add("digest", last_digest(status.digest));
     let reported = (status.reports.sent > 0).then(|| reports(&status.reports));
-    table.fact("last 7 days", reported);
-    let silent = (status.unreported > 0).then(|| {
-        let emails = emails(status.unreported);
+    table.add("last 7 days", reported);
+    let unreported = (status.unreported > 0).then(|| {
+        let emails = phrases::emails(status.unreported);
         format!("none on {emails} sent more than a day ago; see `tidings doctor`")
     });
-    table.fact("reports", silent);
-    let older = &status.older;
-    table.fact("backlog", events(older.events, "of days before the window"));
-    let blocked = "for people who cannot be emailed; they expire after digest.max_age";
-    table.fact("blocked", events(older.blocked_events, blocked));
-    let expired_blocked = older.expired_blocked.events;
-    table.fact("expired", expired(&older.expired, expired_blocked));
-    table.fact("suppressed", by_name(&status.suppressed, Reason::as_str));
+    table.add("reports", unreported);
+    let backlog = &status.older;
+    table.add("backlog", events(backlog.events, "of days before the window"));
+    let blocked = "for users who cannot be emailed; they expire after digest.max_age";
+    table.add("blocked", events(backlog.blocked_events, blocked));
+    let expired = expired_events(&backlog.expired, backlog.expired_blocked.events);
+    table.add("expired", expired);
+    table.add("suppressed", by_name(&status.suppressed, Reason::as_str));
     let is_older = |day: &&DayView| !day.in_window && day.day < Day::of(now);
     let (older, current): (Vec<_>, Vec<_>) = status.days.iter().partition(is_older);
-    table.fact("days", stored(&current).unwrap_or_else(|| "none".into()));
-    table.fact("older days", stored(&older));
+    table.add("days", days_text(&current).unwrap_or_else(|| "none".into()));
+    table.add("older days", days_text(&older));
     table
 }
 
 /// Lists counts with their names, without zeros: `3 open, 1 closing`.
 fn by_name<K: Copy>(counts: &BTreeMap<K, u64>, name: impl Fn(K) -> &'static str) -> String {
-    let counts = counts.iter();
-    phrases::list(counts.map(|(of, count)| phrases::some(*count, name(*of))))
+    phrases::list(counts.iter().map(|(key, count)| phrases::nonzero(*count, name(*key))))
 }
 
-fn or_none(text: String, none: &str) -> String {
-    match text.as_str() {
-        "" => none.to_owned(),
-        _ => text,
-    }
+fn or_default(text: String, default: &str) -> String {
+    if text.is_empty() { default.to_owned() } else { text }
 }
 
 /// Describes the latest worker, such as `running, last heartbeat 09:00:12 UTC`.
@@ -135,11 +130,9 @@ fn worker(worker: Option<WorkerActivity>, now: DateTime<Utc>) -> String {
     let Some(WorkerActivity { running, seen }) = worker else {
         return "none has run yet".into();
     };
-    let seen = phrases::moment(seen, now);
-    match running {
-        true => format!("running, last heartbeat {seen}"),
-        false => format!("not running; last active {seen}"),
-    }
+    let seen = phrases::second(seen, now);
+    let state = if running { "running, last heartbeat" } else { "not running; last active" };
+    format!("{state} {seen}")
 }
 
 /// Describes the latest digest run, such as `last run 2014-04-21 09:30 UTC: 12 due, 12 sent`.
@@ -149,8 +142,8 @@ fn last_digest(run: Option<DigestActivity>) -> String {
     };
     let counts = phrases::list([
         Some(format!("{} due", phrases::number(run.due))),
-        phrases::some(run.sent, "sent"),
-        phrases::some(run.failed, "failed"),
+        phrases::nonzero(run.sent, "sent"),
+        phrases::nonzero(run.failed, "failed"),
     ]);
     format!("last run {} UTC: {counts}", phrases::minute(run.at))
 }
@@ -168,26 +161,26 @@ fn fanouts(counts: &BTreeMap<FanoutState, u64>, oldest: Option<Day>) -> String {
 /// Describes provider reports on recent emails, such as `1,234 sent, 1,200 delivered, 3 bounced
 /// (0.24 %)`.
 fn reports(counts: &ReportCounts) -> String {
-    let of_sent = |count: u64, what: &str| {
+    let with_percentage = |count: u64, what: &str| {
         let percent = 100.0 * counts.share(count);
-        phrases::some(count, what).map(|some| format!("{some} ({percent:.2} %)"))
+        phrases::nonzero(count, what).map(|text| format!("{text} ({percent:.2} %)"))
     };
     phrases::list([
-        phrases::some(counts.sent, "sent"),
-        phrases::some(counts.delivered, "delivered"),
-        phrases::some(counts.delayed, "delayed"),
-        phrases::some(counts.unsubscribed, "unsubscribed"),
-        of_sent(counts.refused, "refused"),
-        of_sent(counts.bounced, "bounced"),
-        of_sent(counts.complained, "complained"),
+        phrases::nonzero(counts.sent, "sent"),
+        phrases::nonzero(counts.delivered, "delivered"),
+        phrases::nonzero(counts.delayed, "delayed"),
+        phrases::nonzero(counts.unsubscribed, "unsubscribed"),
+        with_percentage(counts.refused, "refused"),
+        with_percentage(counts.bounced, "bounced"),
+        with_percentage(counts.complained, "complained"),
     ])
 }
 
 /// Summarizes stored days: `8 days, 2014-04-14 to 2014-04-21, 12,345 stacks`.
-fn stored(days: &[&DayView]) -> Option<String> {
+fn days_text(days: &[&DayView]) -> Option<String> {
     let date = |day: &&DayView| day.day.start().date_naive();
     let (first, last) = (days.first().map(date)?, days.last().map(date)?);
     let count = phrases::count(days.len() as u64, "day", "days");
-    let stacks = phrases::count(days.iter().map(|day| day.stacks).sum(), "stack", "stacks");
+    let stacks = phrases::stacks(days.iter().map(|day| day.stacks).sum());
     Some(format!("{count}, {first} to {last}, {stacks}"))
 }

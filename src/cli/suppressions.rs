@@ -58,10 +58,8 @@ enum Verb {
     Lift { address: Address },
 }
 
-/// The number of addresses in one read.
-const PAGE: usize = 1_000;
-/// The most users listed for one address.
-const NAMED: usize = 5;
+const ADDRESSES_PER_READ: usize = 1_000;
+const MAX_USERS_PER_ADDRESS: usize = 5;
 
 impl Args {
     pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
@@ -83,7 +81,7 @@ impl Args {
                 Ok(Exit::Done)
             }
             Some(Verb::Import { file, reason }) => {
-                let bar = screen.bar("lines");
+                let bar = screen.progress_bar("lines");
                 let kind = ImportKind::Suppressions(*reason);
                 let report = app.import().file(&kind, file, &bar).await?;
                 drop(bar);
@@ -94,21 +92,19 @@ impl Args {
                 Ok(Exit::of(report.accepted, report.bad))
             }
             Some(Verb::Lift { address }) => {
-                let lifted = app.suppressions().lift(address).await?;
-                screen.line(match lifted {
-                    true => format!("{address} can be written to again"),
-                    false => format!("{address} was not suppressed"),
-                })?;
+                let is_lifted = app.suppressions().lift(address).await?;
+                let result = if is_lifted { "can be emailed again" } else { "was not suppressed" };
+                screen.line(format!("{address} {result}"))?;
                 Ok(Exit::Done)
             }
         }
     }
 
     async fn list(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
-        let (book, people) = (app.suppressions(), app.people());
+        let (suppressions, people) = (app.suppressions(), app.people());
         let mut after = None;
         loop {
-            let page = book.page(after.as_ref(), PAGE).await?;
+            let page = suppressions.page(after.as_ref(), ADDRESSES_PER_READ).await?;
             if page.is_empty() {
                 break;
             }
@@ -122,13 +118,12 @@ impl Args {
                 if screen.answer(&view)? {
                     continue;
                 }
-                let users = people.with_address(&address, NAMED).await?;
-                let users = phrases::list(users.iter().map(|user| Some(user.to_string())));
+                let users = people.with_address(&address, MAX_USERS_PER_ADDRESS).await?;
+                let ids = phrases::list(users.iter().map(|user| Some(user.to_string())));
                 let (since, reason) = (phrases::minute(view.at), view.reason.as_str());
                 let (source, address) = (&view.source, &view.address);
                 let detail = view.detail.as_deref().unwrap_or_default();
-                let line =
-                    format!("{since}  {reason:12}  {source:9}  {address}  {users}  {detail}");
+                let line = format!("{since}  {reason:12}  {source:9}  {address}  {ids}  {detail}");
                 screen.line(line.trim_end())?;
             }
         }

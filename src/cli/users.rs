@@ -2,7 +2,7 @@
 //!
 //! The export is for the user and contains the address in full (P8).
 
-use anyhow::bail;
+use anyhow::{Context, ensure};
 use clap::{Args as Arguments, Subcommand};
 
 use super::session::{Access, App, Exit, Refusal, Session, phrases};
@@ -23,16 +23,16 @@ const AFTER_HELP: &str = r#"Examples:
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Write everything that is stored about the user to standard output, as JSON
-    Export(One),
+    Export(UserArg),
     /// Delete the user, their unsent emails, and their name in events
     ///
     /// If it fails, repeat it: it continues where it stopped. It does not search archived days,
     /// exports, written emails or logs.
-    Erase(One),
+    Erase(UserArg),
 }
 
 #[derive(Debug, Arguments)]
-struct One {
+struct UserArg {
     /// The user's id, or the email address of the record
     #[arg(value_name = "ID")]
     user: String,
@@ -40,21 +40,21 @@ struct One {
 
 impl Args {
     pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
-        let (access, one) = match &self.verb {
-            Verb::Export(one) => (Access::Read, one),
-            Verb::Erase(one) => (Access::Write, one),
+        let (access, arg) = match &self.verb {
+            Verb::Export(arg) => (Access::Read, arg),
+            Verb::Erase(arg) => (Access::Write, arg),
         };
         let (app, screen) = (session.open(access).await?, &mut *session.screen);
-        let user = find(&app, &one.user).await?;
+        let user = find(&app, &arg.user).await?;
         match &self.verb {
-            Verb::Export(_) => match app.people().export(&user).await? {
-                Some(export) => screen.json(&export)?,
-                None => bail!("nothing is stored about {user}"),
-            },
-            Verb::Erase(_) => match app.people().erase(&user).await? {
-                true => screen.line(format!("erased {user}"))?,
-                false => bail!("nothing is stored about {user}"),
-            },
+            Verb::Export(_) => {
+                let export = app.people().export(&user).await?;
+                screen.json(&export.with_context(|| format!("nothing is stored about {user}"))?)?;
+            }
+            Verb::Erase(_) => {
+                ensure!(app.people().erase(&user).await?, "nothing is stored about {user}");
+                screen.line(format!("erased {user}"))?;
+            }
         }
         Ok(Exit::Done)
     }
@@ -63,20 +63,19 @@ impl Args {
 /// Finds a user by id, or by an address that only one record has. Returns the id unchanged if no
 /// record matches. Fails if several records have the address.
 pub(super) async fn find(app: &App, user: &str) -> anyhow::Result<UserId> {
-    let people = app.people();
+    let users = app.people();
     let id = UserId::new(user)?;
-    if people.get(&id).await?.is_some() {
+    if users.get(&id).await?.is_some() {
         return Ok(id);
     }
     let Ok(address) = Address::new(user) else {
         return Ok(id);
     };
-    let found = people.with_address(&address, 10).await?;
-    match found.as_slice() {
+    match users.with_address(&address, 10).await?.as_slice() {
         [] => Ok(id),
         [only] => Ok(only.clone()),
-        several => {
-            let ids = phrases::list(several.iter().map(|id| Some(id.to_string())));
+        ids => {
+            let ids = phrases::list(ids.iter().map(|id| Some(id.to_string())));
             let what = format!("several records have this address: {ids}");
             Err(Refusal::new(what, "one of these ids").into())
         }

@@ -13,9 +13,9 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use tokio::sync::watch;
 
-use super::digest::{exit_of, paused, sent};
+use super::digest::{email_outcomes, exit_of_tally, pause_text};
 use super::exit::explain_failure;
-use super::remaining_work::{FanOutEnd, backlog_lines, emails, read_waits, show_rest};
+use super::remaining_work::{FanOutResult, backlog_lines, read_waiting_emails, show_unfinished};
 use super::session::{Access, App, Exit, Screen, Session, Stop};
 use super::session::{last_write, phrases, within_grace};
 use crate::domain::Pause;
@@ -40,55 +40,54 @@ impl Args {
         let (app, stop) = session.open_to_send(Access::Write).await?;
         session.screen.warnings(&app.config.warnings)?;
         if self.once {
-            return once(&app, session.screen, &stop).await;
+            return run_once(&app, session.screen, &stop).await;
         }
-        tracing::info!("worker: started; Ctrl-C or SIGTERM finishes what is in hand and ends");
+        tracing::info!("worker: started; Ctrl-C or SIGTERM finishes the current work and ends");
         run_together(&app, &stop, |halted| vec![run(&app, halted).boxed_local()]).await?;
         tracing::info!("worker: stopped");
         Ok(Exit::Done)
     }
 }
 
-async fn once(app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result<Exit> {
+async fn run_once(app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result<Exit> {
     let worker = app.worker();
-    let round = within_grace(app, stop, worker.round(&mut None, stop)).await;
-    let stops = *stop.borrow();
-    let Some(round) = round else {
+    let result = within_grace(app, stop, worker.round(&mut None, stop)).await;
+    let is_stopping = *stop.borrow();
+    let Some(result) = result else {
         screen.warning("server.grace ended the run, so its counts are missing here")?;
-        last_write(stops, record(app, None, true)).await?;
+        last_write(is_stopping, record_activity(app, None, true)).await?;
         return stopped(screen);
     };
-    let released = last_write(stops, worker.release()).await;
-    let (mut round, now) = (round?, app.context.clock.now());
-    let digests = round.digests.as_ref().map(|of| DigestActivity::of(of, now));
-    let recorded = last_write(stops, record(app, digests, true)).await;
-    let fanned_out = FanOutEnd {
+    let released = last_write(is_stopping, worker.release()).await;
+    let (mut round, now) = (result?, app.context.clock.now());
+    let digests = round.digests.as_ref().map(|report| DigestActivity::of(report, now));
+    let recorded = last_write(is_stopping, record_activity(app, digests, true)).await;
+    let fanned_out = FanOutResult {
         done: round.fanouts.clone(),
         failure: round.not_fanned_out.take().map(anyhow::Error::from),
-        left: 0,
+        unfinished: 0,
     };
-    let mut tally = tally(&round);
+    let mut tally = email_tally(&round);
     tally.bad_stacks += fanned_out.done.bad_stacks.clone();
     if !screen.answer(&round)? {
-        let done = sentence(&round, app.identities.outbox());
-        let done = done.unwrap_or_else(|| "nothing to do".into());
-        screen.line(format!("worker: {done}"))?;
+        let summary = sentence(&round, app.identities.outbox());
+        screen.line(format!("worker: {}", summary.as_deref().unwrap_or("nothing to do")))?;
     }
-    let waits = read_waits(app, None, stops).await;
-    let is_whole = show_rest(app, (&tally, &fanned_out, &waits), screen)?;
-    let pause = round.paused.as_ref().map(paused);
-    screen.warnings(pause.map(|paused| format!("no email is sent: {paused}")))?;
+    let waiting = read_waiting_emails(app, None, is_stopping).await;
+    let is_complete = show_unfinished(app, &tally, &fanned_out, &waiting, screen)?;
+    let pause = round.paused.as_ref().map(pause_text);
+    screen.warnings(pause.map(|pause| format!("no email is sent: {pause}")))?;
     released?;
     recorded?;
-    if stops {
+    if is_stopping {
         return stopped(screen);
     }
-    let exit = exit_of(&tally, u64::from(round.paused.is_some()));
-    Ok(exit.if_whole(is_whole))
+    let exit = exit_of_tally(&tally, u64::from(round.paused.is_some()));
+    Ok(exit.partly_unless(is_complete))
 }
 
 fn stopped(screen: &mut Screen) -> anyhow::Result<Exit> {
-    let next = "the next run or a worker goes on from there";
+    let next = "the next run or a worker continues the work";
     screen.warning(format!("stopped before everything was done; {next}"))?;
     Ok(Exit::Partly)
 }
@@ -109,7 +108,7 @@ pub(super) async fn run_together<'a>(
     #[cfg(target_os = "linux")]
     tasks.push(super::systemd_notify::report(halt.subscribe()).boxed_local());
     let mut result = Ok(());
-    let all = async {
+    let run_all = async {
         let mut running = FuturesUnordered::from_iter(tasks);
         let mut signal = stop.clone();
         loop {
@@ -124,7 +123,7 @@ pub(super) async fn run_together<'a>(
             halt.send_replace(true);
         }
     };
-    within_grace(app, &halted, all).await;
+    within_grace(app, &halted, run_all).await;
     result
 }
 
@@ -132,63 +131,67 @@ pub(super) async fn run_together<'a>(
 pub(super) type Task<'a> = LocalBoxFuture<'a, anyhow::Result<()>>;
 
 /// Records for `status` that a worker is active or has stopped, and a digest run if there was one.
-async fn record(app: &App, run: Option<DigestActivity>, stopped: bool) -> engine::Result<()> {
+async fn record_activity(
+    app: &App,
+    run: Option<DigestActivity>,
+    has_stopped: bool,
+) -> engine::Result<()> {
     let activity = app.activity();
     if let Some(run) = &run {
         activity.record_digests(run).await?;
     }
-    activity.beat(stopped).await
+    activity.beat(has_stopped).await
 }
 
 /// Records heartbeats and digest runs until `stop` becomes true.
-async fn beat(app: &App, mut stop: Stop, seen: &Mutex<Seen>) {
-    let (mut is_failing, mut stopping) = (false, false);
-    let every = BEAT.to_std().unwrap_or_default();
+async fn record_heartbeats(app: &App, mut stop: Stop, state: &Mutex<WorkerState>) {
+    let (mut is_failing, mut is_stopping) = (false, false);
+    let interval = BEAT.to_std().unwrap_or_default();
     loop {
-        let run = lock(seen).digests.take();
-        let recorded = record(app, run, stopping).await;
+        let run = lock(state).digests.take();
+        let recorded = record_activity(app, run, is_stopping).await;
         if let (Err(error), false) = (&recorded, is_failing) {
             tracing::warn!("worker: `tidings status` does not see this worker: {error}");
         }
         is_failing = recorded.is_err();
-        if stopping {
+        if is_stopping {
             return;
         }
         // An error means that the sender is gone. That is a reason to stop as well.
-        let stopped = tokio::time::timeout(every, stop.wait_for(|stop| *stop));
-        stopping = stopped.await.is_ok();
+        let stopped = tokio::time::timeout(interval, stop.wait_for(|stop| *stop));
+        is_stopping = stopped.await.is_ok();
     }
 }
 
-/// What the rounds of this process have shown.
+/// The state of a worker, as its rounds have shown it.
 #[derive(Default)]
-struct Seen {
+struct WorkerState {
     /// The failure of each part that fails now.
-    failing: HashMap<Part, String>,
+    failures: HashMap<Part, String>,
     paused: Option<Pause>,
     /// The last digest run, until it is recorded.
     digests: Option<DigestActivity>,
 }
 
-fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
-    seen.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(state: &Mutex<WorkerState>) -> MutexGuard<'_, WorkerState> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs rounds until `stop` becomes true. Logs each round that did something, and each new kind of
 /// failure.
 pub(super) async fn run(app: &App, stop: Stop) -> anyhow::Result<()> {
-    let seen = Mutex::<Seen>::default();
+    let state = Mutex::<WorkerState>::default();
     let worker = app.worker();
-    let working = worker.run(stop.clone(), |part, round| {
+    let rounds = worker.run(stop.clone(), |part, round| {
         let now = app.context.clock.now();
         app.metrics.worked(part.as_str(), round.is_ok(), now);
-        lock(&seen).log(app, part, round);
+        lock(&state).log(app, part, round);
     });
-    let (worked, ()) = tokio::join!(working, beat(app, stop, &seen));
-    Ok(worked?)
+    let (result, ()) = tokio::join!(rounds, record_heartbeats(app, stop, &state));
+    Ok(result?)
 }
 
-impl Seen {
+impl WorkerState {
     /// Logs a round.
     fn log(&mut self, app: &App, part: Part, round: engine::Result<Round>) {
         let round = match round {
@@ -197,26 +200,26 @@ impl Seen {
                 let failure = explain_failure(&error.into());
                 // Failing parts retry again and again, and one cause often stops all parts. Log an
                 // error only if it is new.
-                if !self.failing.values().any(|known| *known == failure) {
+                if !self.failures.values().any(|known| *known == failure) {
                     tracing::error!("worker: {}", failure.lines().next().unwrap_or_default());
                 }
-                self.failing.insert(part, failure);
+                self.failures.insert(part, failure);
                 return;
             }
         };
-        if self.failing.remove(&part).is_some() {
+        if self.failures.remove(&part).is_some() {
             tracing::info!("worker: works again");
         }
         // Only rounds of `Part::Mailing` show reliably whether a pause is in effect.
         if part == Part::Mailing && self.paused != round.paused {
             match &round.paused {
-                Some(pause) => tracing::error!("worker: no email is sent: {}", paused(pause)),
+                Some(pause) => tracing::error!("worker: no email is sent: {}", pause_text(pause)),
                 None => tracing::info!("worker: sending has resumed"),
             }
             self.paused.clone_from(&round.paused);
         }
-        if let Some(done) = sentence(&round, app.identities.outbox()) {
-            tracing::info!("worker: {done}");
+        if let Some(summary) = sentence(&round, app.identities.outbox()) {
+            tracing::info!("worker: {summary}");
         }
         if let Some(report) = &round.digests {
             self.digests = Some(DigestActivity::of(report, app.context.clock.now()));
@@ -224,17 +227,18 @@ impl Seen {
                 tracing::warn!("worker: {line}");
             }
         }
-        for (reason, times) in tally(&round).reasons {
-            tracing::warn!("worker: {}: {reason}", emails(times));
+        for (reason, count) in email_tally(&round).reasons {
+            tracing::warn!("worker: {}: {reason}", phrases::emails(count));
         }
     }
 }
 
 /// Returns the outcomes of the emails of all parts of a round.
-fn tally(round: &Round) -> Tally {
+fn email_tally(round: &Round) -> Tally {
     let mut tally = round.emails.clone();
-    let digests = round.digests.iter();
-    digests.for_each(|report| tally += report.emails.clone());
+    if let Some(report) = &round.digests {
+        tally += report.emails.clone();
+    }
     tally
 }
 
@@ -244,31 +248,33 @@ fn sentence(round: &Round, outbox: Option<&Path>) -> Option<String> {
     // A user who gets several entries counts several times.
     let fanned_out = (fanouts.done > 0).then(|| {
         let done = phrases::count(fanouts.done, "fan-out", "fan-outs");
-        let stored = phrases::count(fanouts.counts.pushed, "entry", "entries");
-        let stored = format!("{done} done, {stored} added to stacks");
+        let entries = phrases::count(fanouts.counts.pushed, "entry", "entries");
         let capped = "entries did not fit into full days";
-        phrases::list([Some(stored), phrases::some(fanouts.counts.capped, capped)])
+        phrases::list([
+            Some(format!("{done} done, {entries} added to stacks")),
+            phrases::nonzero(fanouts.counts.capped, capped),
+        ])
     });
-    let ended = phrases::list([
-        phrases::some(round.batches.ended, "ended"),
-        phrases::some(round.batches.canceled, "canceled"),
+    let batches = phrases::list([
+        phrases::nonzero(round.batches.ended, "ended"),
+        phrases::nonzero(round.batches.canceled, "canceled"),
     ]);
     let count = |n, one, many| (n > 0).then(|| phrases::count(n, one, many));
-    let settled = phrases::list([
+    let deleted = phrases::list([
         count(forgotten.deliveries, "email", "emails"),
         count(forgotten.batches, "batch", "batches"),
     ]);
-    let about = |head: &str, what: String, tail: &str| match what.as_str() {
-        "" => what,
-        what => format!("{head}{what}{tail}"),
+    let enclose = |prefix: &str, text: String, suffix: &str| match text.as_str() {
+        "" => text,
+        text => format!("{prefix}{text}{suffix}"),
     };
-    let done = phrases::clauses([
+    let summary = phrases::clauses([
         fanned_out.unwrap_or_default(),
-        about("batches: ", ended, ""),
-        about("emails: ", sent(&tally(round), outbox), ""),
-        about("forgot ", settled, " settled long ago"),
+        enclose("batches: ", batches, ""),
+        enclose("emails: ", email_outcomes(&email_tally(round), outbox), ""),
+        enclose("deleted ", deleted, " settled long ago"),
     ]);
-    (!done.is_empty()).then_some(done)
+    (!summary.is_empty()).then_some(summary)
 }
 
 #[cfg(test)]
@@ -283,8 +289,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("tidings.db");
         let config = Config::parse(&format!("store = \"sqlite:{}\"", file.display())).unwrap();
-        let app = App::open(config, Access::Create, TemplateUse::BuiltIn).await;
-        let app = app.unwrap();
+        let app = App::open(config, Access::Create, TemplateUse::BuiltIn).await.unwrap();
         let (_signal, stop) = watch::channel(false);
         let failing = std::future::ready(Err(anyhow::anyhow!("it fails")));
 
@@ -304,7 +309,7 @@ mod tests {
 
         assert_eq!(
             sentence(&some, None).unwrap(),
-            "batches: 1,200 ended, 1 canceled; forgot 1,000 emails, 1 batch settled long ago"
+            "batches: 1,200 ended, 1 canceled; deleted 1,000 emails, 1 batch settled long ago"
         );
         assert_eq!(sentence(&Round::default(), None), None);
     }

@@ -27,7 +27,7 @@ pub struct BatchView {
     pub items: Vec<ItemView>,
     /// The number of events that are counted but not kept.
     pub more: u64,
-    /// Whether the events that opened it became a batch of their own, which is emailed at once.
+    /// Whether the events that opened it became a separate batch, which was emailed at once.
     pub lead_sent: bool,
     /// When the first event joined.
     pub opened_at: DateTime<Utc>,
@@ -36,6 +36,7 @@ pub struct BatchView {
     /// When the batch is due. Once it closes, the time at which closing began, if that is earlier.
     pub closes_at: DateTime<Utc>,
     /// The end of the quiet hours that defer the batch, if any do. Then `closes_at` is the same.
+    #[serde(rename = "held_until")]
     pub held_until: Option<DateTime<Utc>>,
     /// When it was closed or canceled; `None` before.
     pub settled_at: Option<DateTime<Utc>>,
@@ -86,7 +87,7 @@ impl BatchView {
         title: impl Fn(&Event) -> Option<String>,
     ) -> Self {
         let (count, more) = (batch.contents.count, batch.contents.more());
-        let item = |item: BatchItem| {
+        let item_view = |item: BatchItem| {
             let at = item.i.time();
             let event = Event::from(item);
             ItemView { title: title(&event), kind: event.t, object: event.o, at }
@@ -97,7 +98,7 @@ impl BatchView {
             key: batch.key.to_string(),
             state: batch.state,
             count,
-            items: batch.contents.items.into_iter().map(item).collect(),
+            items: batch.contents.items.into_iter().map(item_view).collect(),
             more,
             lead_sent: !batch.led.is_empty(),
             opened_at: batch.opened_at,

@@ -20,6 +20,7 @@ pub struct DeliveryRow {
     /// The state.
     pub state: DeliveryState,
     /// The number of events in the email; set when it is first sent.
+    #[serde(rename = "items")]
     pub items: u32,
     /// The number of attempts to send the email.
     pub attempts: u32,
@@ -31,6 +32,7 @@ pub struct DeliveryRow {
     /// When the row was inserted, or reopened after a failure.
     pub created: DateTime<Utc>,
     /// When that call was first made.
+    #[serde(rename = "tried")]
     pub tried: Option<DateTime<Utc>>,
     /// The earliest time of the next attempt.
     pub not_before: Option<DateTime<Utc>>,
@@ -86,10 +88,13 @@ pub struct DeliveryStory {
     /// The user's current address, masked.
     pub to: Option<String>,
     /// The worker that has leased the delivery.
+    #[serde(rename = "held_by")]
     pub held_by: Option<String>,
     /// When the lease expires.
+    #[serde(rename = "held_until")]
     pub held_until: Option<DateTime<Utc>>,
     /// Why the user may not get this email now; `None` if they may, or if the delivery is settled.
+    #[serde(rename = "barred")]
     pub barred: Option<String>,
     /// The contents, as they were or would be sent, with current object data.
     pub email: Option<EmailPreview>,
@@ -101,6 +106,7 @@ pub struct DeliveryStory {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Retried {
     /// The number of deliveries that are pending again.
+    #[serde(rename = "again")]
     pub again: u64,
     /// Deliveries that cannot be retried until another delivery of the same user has ended.
     pub busy: Vec<DeliveryId>,
@@ -127,6 +133,7 @@ pub struct WaitReason {
     /// When the first of them can be claimed; `None` if one can be claimed now.
     pub until: Option<DateTime<Utc>>,
     /// The worker that has leased them until then, if one has.
+    #[serde(rename = "held_by")]
     pub held_by: Option<String>,
 }
 
@@ -223,5 +230,6 @@ pub struct Reported {
     /// Addresses that the reports suppress.
     pub suppressed: u64,
     /// Reports that would suppress an address that is no longer the user's.
+    #[serde(rename = "moved")]
     pub moved: u64,
 }

@@ -1,4 +1,4 @@
-//! Accepted events, their progress and retractions, and what a run cannot use of them.
+//! Accepted events, their progress and retractions, and the records that a run skips.
 //!
 //! A bad document affects only its user, and a bad fan-out only itself. The run skips it, counts
 //! it, logs it once, and continues with everything else.
@@ -110,7 +110,7 @@ pub struct Unknown {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub types: BTreeMap<EventType, u64>,
     /// The number of events about unknown objects. These events are not emailed.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(rename = "events", skip_serializing_if = "is_zero")]
     pub events: u64,
     /// The first of these objects.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
@@ -137,19 +137,17 @@ impl Unknown {
     pub fn warnings(&self, policies: &Policies) -> Vec<String> {
         let mut warnings = self.unknown_types(policies, false);
         if !self.of.is_empty() {
-            let kinds = self.of.iter().map(|kind| format!("types.{kind}"));
+            let options = self.of.iter().map(|kind| format!("types.{kind}"));
             // Feeds show unknown objects by id, unless their type has a model.
-            let mut of = self.of.iter();
-            let effect = match of.all(|kind| policies.of(kind).model.is_some()) {
-                true => "not shown in feeds and not emailed",
-                false => "not emailed",
-            };
+            let is_hidden = self.of.iter().all(|kind| policies.of(kind).model.is_some());
+            let effect =
+                if is_hidden { "not shown in feeds and not emailed" } else { "not emailed" };
             warnings.push(format!(
                 "objects without a record, such as {}: events about them are {effect}; put their \
                  records (tidings import objects, PUT /v1/objects), or set unknown_objects = \"mail\" \
                  in {}",
                 self.named_objects(),
-                list_first(kinds, NAMED)
+                list_first(options, NAMED)
             ));
         }
         if !self.users.is_empty() {
@@ -189,8 +187,8 @@ impl Unknown {
     }
 
     fn named_objects(&self) -> String {
-        let named = self.objects.iter().take(NAMED);
-        list_first(named.map(|key| format!("{key:?}")), NAMED)
+        let keys = self.objects.iter().take(NAMED).map(|key| format!("{key:?}"));
+        list_first(keys, NAMED)
     }
 }
 
@@ -203,7 +201,7 @@ pub type BadStacks = Bad<BadStack>;
 /// Fan-outs that cannot be read, so they cannot be completed.
 pub type BadFanouts = Bad<BadFanout>;
 
-/// The records that a run skipped.
+/// The bad records that a run skipped.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Bad<T> {
     /// The number of records, including those that are not listed.
@@ -214,8 +212,7 @@ pub struct Bad<T> {
 
 impl<T> Default for Bad<T> {
     fn default() -> Self {
-        let (count, first) = (0, Vec::new());
-        Self { count, first }
+        Self { count: 0, first: Vec::new() }
     }
 }
 
@@ -229,7 +226,7 @@ impl<T: Display + PartialEq> Bad<T> {
     pub fn note(&mut self, bad: impl IntoIterator<Item = T>) {
         for bad in bad {
             if !self.first.contains(&bad) {
-                tracing::warn!("passed over: {bad}");
+                tracing::warn!("skipped: {bad}");
                 *self += Self { count: 1, first: vec![bad] };
             }
         }
@@ -238,9 +235,8 @@ impl<T: Display + PartialEq> Bad<T> {
 
 impl<T: PartialEq> std::ops::AddAssign for Bad<T> {
     fn add_assign(&mut self, other: Self) {
-        let unnamed = other.count - other.first.len() as u64;
-        let new = other.first.into_iter();
-        for bad in new {
+        let unlisted = other.count - other.first.len() as u64;
+        for bad in other.first {
             if !self.first.contains(&bad) {
                 self.count += 1;
                 if self.first.len() < MAX_LISTED {
@@ -248,7 +244,7 @@ impl<T: PartialEq> std::ops::AddAssign for Bad<T> {
                 }
             }
         }
-        self.count += unnamed;
+        self.count += unlisted;
     }
 }
 

@@ -36,6 +36,7 @@ pub struct Explanation {
     /// The user's id.
     pub user: UserId,
     /// Whether the user has a record. Without one, there is no name and no address.
+    #[serde(rename = "known")]
     pub known: bool,
     /// The user's name.
     pub name: Option<String>,
@@ -149,6 +150,7 @@ pub struct InBatch {
     /// When the batch is due. Once it closes, the time at which closing began, if that is earlier.
     pub closes_at: DateTime<Utc>,
     /// The end of the quiet hours that defer the batch, if any do. Then `closes_at` is the same.
+    #[serde(rename = "held_until")]
     pub held_until: Option<DateTime<Utc>>,
     /// The reason in the batch's delivery, if there is one.
     pub reason: Option<String>,
@@ -168,6 +170,7 @@ pub struct InDelivery {
     /// The earliest time of the next attempt; `None` if nothing delays it.
     pub next_attempt: Option<DateTime<Utc>>,
     /// The worker that has leased it, until `next_attempt` at most.
+    #[serde(rename = "held_by")]
     pub held_by: Option<String>,
 }
 
@@ -175,18 +178,24 @@ sentences! {
     /// Why an event is emailed, or is not. The sentences follow "it".
     Why {
         /// It was emailed, in a batch or alone.
+        #[serde(rename = "mailed")]
         Mailed = "was emailed in a batch",
         /// It may have been emailed, but the outcome of the email is unknown.
+        #[serde(rename = "may_be_mailed")]
         MayBeMailed = "may have been emailed: see tidings deliveries",
         /// The email of its batch was sent and excluded it.
         Excluded = "was left out of its batch's email",
         /// It is in an open batch.
+        #[serde(rename = "gathering")]
         Gathering = "is in an open batch",
         /// Its batch is being emailed.
+        #[serde(rename = "closing")]
         Closing = "is in a batch that is being emailed",
         /// It was removed from its batch.
+        #[serde(rename = "taken_out")]
         TakenOut = "was removed from its batch",
         /// Its batch was canceled, or the email of its batch failed.
+        #[serde(rename = "not_mailed")]
         NotMailed = "was not emailed",
         /// It is to be emailed in a batch or alone, but no batch that contains it is known.
         NoBatch = "is for a batch, but no batch contains it",

@@ -46,6 +46,7 @@ pub struct FeedGroup {
     #[serde(rename = "type")]
     pub kind: EventType,
     /// The topic of the objects: see [`crate::domain::object::topic_key`].
+    #[serde(rename = "about")]
     pub about: String,
     /// The number of items.
     pub count: u64,
@@ -106,16 +107,17 @@ pub struct FeedItem {
     #[serde(skip)]
     pub object: ObjectId,
     /// The record of the object; `object` in JSON.
-    #[serde(rename = "object", serialize_with = "shown")]
+    #[serde(rename = "object", serialize_with = "serialize_object")]
     pub about: Arc<Object>,
     /// The time of the event.
     pub at: DateTime<Utc>,
     /// The item's state for its reader.
     pub state: ItemState,
     /// Whether an email covers the event.
+    #[serde(rename = "mailed")]
     pub mailed: bool,
     /// The details of the event; flattened in JSON, without unset ones.
-    #[serde(flatten, serialize_with = "said")]
+    #[serde(flatten, serialize_with = "serialize_details")]
     pub details: Option<Arc<Details>>,
     /// What front ends show about the item's type; flattened in JSON. Only for requests with a
     /// language.
@@ -129,11 +131,11 @@ pub struct ItemWords {
     /// The heading of the item's type.
     pub heading: String,
     /// A sentence with `{who}` and `{what}` in it. `None` if the type has no phrase in this
-    /// language, or if nothing says who did it.
+    /// language, or if the event and its object name no actor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phrase: Option<String>,
     /// The title of the object's topic, if it states one: the `{what}` of the sentence.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "about", skip_serializing_if = "Option::is_none")]
     pub about: Option<String>,
 }
 
@@ -149,15 +151,17 @@ impl FeedItem {
 
     /// Returns the name of the event's actor, else the author of its object, else the actor's id.
     pub(crate) fn by(&self) -> Option<&str> {
-        let actor = self.details.as_ref().and_then(|of| of.actor.as_ref());
-        let name = actor.and_then(|actor| actor.name.as_deref());
-        let name = name.or(self.about.by.as_deref());
-        name.or_else(|| Some(actor?.id.as_str()))
+        let actor = self.details.as_ref().and_then(|details| details.actor.as_ref());
+        let actor_name = actor.and_then(|actor| actor.name.as_deref());
+        actor_name.or(self.about.by.as_deref()).or_else(|| Some(actor?.id.as_str()))
     }
 }
 
-fn said<S: Serializer>(details: &Option<Arc<Details>>, to: S) -> Result<S::Ok, S::Error> {
-    details.as_deref().serialize(to)
+fn serialize_details<S: Serializer>(
+    details: &Option<Arc<Details>>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    details.as_deref().serialize(serializer)
 }
 
 /// An object, as the API returns it by itself and in feeds.
@@ -190,7 +194,9 @@ impl<'a> From<&'a Object> for ObjectView<'a> {
     }
 }
 
-/// Serializes a field that contains an object.
-fn shown<S: Serializer>(object: &impl AsRef<Object>, serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_object<S: Serializer>(
+    object: &impl AsRef<Object>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     ObjectView::from(object.as_ref()).serialize(serializer)
 }

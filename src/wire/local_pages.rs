@@ -10,6 +10,7 @@ use crate::domain::UserId;
 /// The current gallery.
 #[derive(Debug, Serialize)]
 pub(crate) struct Scene {
+    #[serde(rename = "people")]
     pub(crate) people: Vec<LocalUser>,
     /// Newest first.
     pub(crate) works: Vec<Work>,
@@ -58,6 +59,7 @@ pub(crate) struct Published {
     /// The object's id.
     pub(crate) id: String,
     /// The number of notified users.
+    #[serde(rename = "people")]
     pub(crate) people: u64,
 }
 
@@ -86,6 +88,7 @@ pub(crate) struct Board {
     pub(crate) version: u64,
     pub(crate) sheets: Vec<RenderedSheet>,
     /// The error that prevented a rebuild, if any. The sheets are then those from before it.
+    #[serde(rename = "trouble")]
     pub(crate) trouble: Option<String>,
     /// Explains which kinds have no sheets.
     pub(crate) notes: Vec<String>,

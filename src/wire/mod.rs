@@ -25,7 +25,7 @@ pub const OPENAPI: &str = include_str!("openapi.json");
 
 /// Returns the JSON of an answer.
 pub(crate) fn to_json(answer: &impl Serialize) -> Vec<u8> {
-    serde_json::to_vec(answer).expect("what is on the wire is always JSON")
+    serde_json::to_vec(answer).expect("the types of this module always serialize to JSON")
 }
 
 /// Formats a count with its noun, such as `1 event` or `2 events`.

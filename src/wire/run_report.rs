@@ -1,7 +1,8 @@
 //! The reports of digest runs and of worker rounds.
 //!
-//! Every user with pending events counts as due in [`DueDigests`], or under one reason in
-//! [`DigestUsers`]. Start with [`DigestReport`].
+//! A run counts each user with pending events as due in [`DueDigests`], or under one reason in
+//! [`DigestUsers`]. It does not count users of a cadence that was not requested, and users beyond
+//! its limit. Unsettled digests of an earlier run count as left over. Start with [`DigestReport`].
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -27,7 +28,7 @@ pub struct DigestReport {
     /// The events of days before the window; flattened in JSON.
     #[serde(flatten)]
     pub backlog: BacklogReport,
-    /// The emails that an earlier run left, and this run continued or waited for.
+    /// The emails of earlier runs that this run continued or waited for.
     pub left_over: u64,
     /// The outcomes of the emails of this run and of those left over. Their sum: sent + failed +
     /// canceled + unknown + deferred = due − busy − held + left over, unless the grace of a stop
@@ -40,6 +41,7 @@ pub struct DigestReport {
     #[serde(flatten)]
     pub dry_run: DryRunReport,
     /// Whether the limit ended the run.
+    #[serde(rename = "limited")]
     pub limited: bool,
     /// Why the run ended before all emails were settled; `None` if it did not.
     pub ended: Option<Ended>,
@@ -58,17 +60,19 @@ pub struct DigestUsers {
     /// The users with a stack in the window; `people` in JSON.
     #[serde(rename = "people")]
     pub scanned: u64,
-    /// Of these, users who want a digest and have pending events for it.
+    /// Users with pending events that a digest may include, mandatory types included.
     pub pending: u64,
     /// Users with pending events whose period has not come, or came before the events.
     pub waiting: u64,
     /// When the first of the waiting users is due.
     pub next_due: Option<DateTime<Utc>>,
     /// Users who already got this period's email.
+    #[serde(rename = "mailed_already")]
     pub mailed_already: u64,
     /// Users whose digest of this period failed.
     pub failed_already: u64,
     /// When the first of the failed digests is retried; `None` if none is.
+    #[serde(rename = "tried_again")]
     pub tried_again: Option<DateTime<Utc>>,
     /// Users whose pending events no longer apply.
     pub withdrawn: u64,
@@ -90,14 +94,16 @@ pub struct DueDigests {
     pub events: u64,
     /// The due users with an open delivery, of this digest or an earlier one.
     pub busy: u64,
-    /// The due users whose digest was not begun, because the run ended.
+    /// The due users whose digest was not started, because the run ended.
+    #[serde(rename = "held")]
     pub held: u64,
 }
 
-/// The wanted events of days before the window.
+/// The events of days before the window that digests still include.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct BacklogReport {
     /// The backlog when the run read it.
+    #[serde(rename = "older")]
     pub older: PendingCounts,
     /// Further events, whose users may not be emailed at the moment.
     pub blocked: PendingCounts,
@@ -117,19 +123,18 @@ pub struct DryRunReport {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub unknown_brands: BTreeMap<BrandName, u64>,
     /// Due users whose digest waits, because its brand is not configured.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(rename = "no_brand", skip_serializing_if = "is_zero")]
     pub no_brand: u64,
 }
 
 impl DryRunReport {
     /// Returns a sentence for each brand with its number of emails, and whether they wait.
     pub fn warnings(&self) -> Vec<String> {
-        let of = self.brands.iter();
-        let of = of.map(|(brand, n)| format!("emails of the brand {brand}: {n}"));
-        let waits = self.unknown_brands.iter().map(|(brand, n)| {
+        let sent = self.brands.iter().map(|(brand, n)| format!("emails of the brand {brand}: {n}"));
+        let waiting = self.unknown_brands.iter().map(|(brand, n)| {
             format!("emails of the brand {brand}, which wait until it is configured: {n}")
         });
-        of.chain(waits).collect()
+        sent.chain(waiting).collect()
     }
 }
 
@@ -201,6 +206,7 @@ pub struct Round {
     /// The digest run; `None` if this worker did not start one.
     pub digests: Option<DigestReport>,
     /// The old records that were removed.
+    #[serde(rename = "forgotten")]
     pub forgotten: Forgotten,
     /// Why sending is paused, if it is.
     pub paused: Option<Pause>,
@@ -224,6 +230,7 @@ impl Round {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct FannedOut {
     /// The number of fan-outs that were completed.
+    #[serde(rename = "done")]
     pub done: u64,
     /// The numbers of users and entries of all fan-outs, completed or not.
     pub counts: FanOutCounts,

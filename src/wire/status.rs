@@ -57,6 +57,7 @@ pub struct Status {
     #[serde(skip_serializing_if = "Unknown::is_empty")]
     pub unknown_names: Unknown,
     /// The backlog of days before the window, and the events that expired.
+    #[serde(rename = "older")]
     pub older: OlderDays,
     /// The users whose records have fields that this version cannot read.
     #[serde(skip_serializing_if = "UnreadableUsers::is_empty")]
@@ -69,8 +70,10 @@ pub struct Status {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct WorkerActivity {
     /// Whether one runs: it wrote a heartbeat within the last minute and has not stopped since.
+    #[serde(rename = "running")]
     pub running: bool,
     /// The time of the latest heartbeat.
+    #[serde(rename = "seen")]
     pub seen: DateTime<Utc>,
 }
 
@@ -104,6 +107,7 @@ impl DigestActivity {
 #[derive(Debug, Default, Serialize)]
 pub struct UnreadableUsers {
     /// The number of users whose records were read.
+    #[serde(rename = "read")]
     pub read: u64,
     /// The number of users with at least one such field.
     pub users: u64,
@@ -128,15 +132,14 @@ impl UnreadableUsers {
 
     /// Returns `users with fields …: 2, such as ada (tz), ben (digest.cadence, locale); …`.
     pub(crate) fn sentence(&self) -> String {
-        let named = self.first.iter().map(|UnreadableUser { user, fields }| {
-            let fields: Vec<&str> = fields.iter().map(|of| of.field.as_str()).collect();
-            format!("{user} ({})", fields.join(", "))
+        let examples = self.first.iter().map(|UnreadableUser { user, fields }| {
+            let names: Vec<&str> = fields.iter().map(|field| field.field.as_str()).collect();
+            format!("{user} ({})", names.join(", "))
         });
-        let named = list_first(named, usize::MAX);
-        let users = self.users;
         format!(
-            "users with fields that this version cannot read: {users}, such as {named}; defaults \
-             are used"
+            "users with fields that this version cannot read: {}, such as {}; defaults are used",
+            self.users,
+            list_first(examples, usize::MAX)
         )
     }
 }
@@ -206,6 +209,7 @@ pub struct Finding {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub brand: Option<BrandName>,
     /// The result, or why the check could not be made; for humans.
+    #[serde(rename = "found")]
     pub found: String,
     /// What to do about it.
     pub advice: Option<String>,

@@ -28,17 +28,21 @@ pub enum DayFate {
     /// The day is in the window, so it is kept even with `--force`.
     InWindow,
     /// The day is younger than the requested age.
+    #[serde(rename = "young")]
     Young,
     /// A fan-out still writes to the day.
     Busy,
     /// The day has events that may still be emailed.
+    #[serde(rename = "unmailed")]
     Unmailed {
         /// The number of users with such events.
+        #[serde(rename = "people")]
         people: u64,
         /// The number of such events.
         events: u64,
     },
     /// Another process archives or restores the day, or has just archived it.
+    #[serde(rename = "held")]
     Held,
     /// The day changed while it was archived. It is kept, and the next run archives it.
     Changed,
@@ -147,6 +151,7 @@ pub struct FileSum {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ImportedStore {
     /// Whether the store holds exactly the records of the export.
+    #[serde(rename = "same")]
     pub same: bool,
     /// The parts of the store, compared with their files.
     pub files: Vec<ImportedFile>,
@@ -169,5 +174,6 @@ pub struct ImportedFile {
     /// The number of records in the store.
     pub stored: u64,
     /// Whether they are equal, by a checksum of all records.
+    #[serde(rename = "same")]
     pub same: bool,
 }

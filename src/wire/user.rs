@@ -92,18 +92,17 @@ impl PreferencesView {
     /// Creates the view of a user's preferences. `default` replaces open choices of the schedule.
     pub(crate) fn of(user: &User, default: &Schedule, policies: &Policies) -> Self {
         let schedule = user.schedule(default);
-        let offered: Vec<&EventType> = policies.kinds().collect();
+        let kinds: Vec<&EventType> = policies.kinds().collect();
         let choice = |kind: &&EventType| ((*kind).clone(), ChoiceView::of(user, kind, policies));
-        let categories = policies.by_category(&offered).into_iter();
-        let categories = categories.map(|(name, kinds)| CategoryView {
-            name: name.cloned(),
-            types: kinds.into_iter().cloned().collect(),
+        let categories = policies.by_category(&kinds).into_iter().map(|(name, kinds)| {
+            let types = kinds.into_iter().cloned().collect();
+            CategoryView { name: name.cloned(), types }
         });
         Self {
             tz: schedule.tz,
             quiet: user.quiet,
             digest: schedule,
-            types: offered.iter().map(choice).collect(),
+            types: kinds.iter().map(choice).collect(),
             categories: categories.collect(),
         }
     }
@@ -137,8 +136,7 @@ struct ChoiceView {
 impl ChoiceView {
     fn of(user: &User, kind: &EventType, policies: &Policies) -> Self {
         let policy = policies.of(kind);
-        let chosen = user.types.get(kind);
-        let chosen = chosen.filter(|_| policy.mandatory.is_none());
+        let chosen = user.types.get(kind).filter(|_| policy.mandatory.is_none());
         let window = chosen.and_then(|chosen| chosen.window);
         Self {
             heading: policies.heading(kind).to_owned(),

@@ -86,12 +86,12 @@ fn events_are_removed_and_omitted_items_are_reported() {
     let other = desk.done(&["batches", "take-out", "Task", "c2"]);
     let again = desk.run(&["batches", "take-out", "Comment", "c3", "--json"]);
 
-    assert_eq!((out.code, out.out.as_str()), (0, "take-out: 2 events taken out of open batches\n"));
+    assert_eq!((out.code, out.out.as_str()), (0, "take-out: 2 events removed from open batches\n"));
     assert_eq!(
         out.err,
-        "the same batches count 2 that they no longer keep; which they are is not known, and they stay counted\n"
+        "the same batches count 2 that they no longer keep; their objects are unknown, so they stay counted\n"
     );
-    assert_eq!(other, "take-out: 0 events taken out of open batches\n");
+    assert_eq!(other, "take-out: 0 events removed from open batches\n");
     assert_eq!(again.json(), serde_json::json!({"taken": 0, "omitted": 0}));
     assert_eq!(listed(&desk, &["--user", "ada"])[0]["count"], 2);
 }

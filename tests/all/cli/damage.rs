@@ -34,7 +34,7 @@ fn a_digest_notes_events_that_a_worker_has_leased() {
 
     assert_eq!(digest.code, 0, "{}", digest.err);
     assert!(digest.out.contains("no user"), "{}", digest.out);
-    let note = "1 accepted event is held or being fanned out by a worker";
+    let note = "1 accepted event is leased or being fanned out by a worker";
     assert!(digest.err.contains(note), "{}", digest.err);
 }
 
@@ -74,7 +74,7 @@ fn every_command_that_fans_out_names_an_unreadable_fan_out() {
 
     for ran in [&worker, &digest, &notify, &import] {
         assert_eq!(ran.code, 3, "{}{}", ran.out, ran.err);
-        assert!(ran.err.contains("passed over: fan-out "), "{}", ran.err);
+        assert!(ran.err.contains("skipped: fan-out "), "{}", ran.err);
         assert!(ran.err.contains("day of fan-out "), "{}", ran.err);
     }
     assert_eq!(worker.json()["fanouts"]["done"], 1);
@@ -163,7 +163,7 @@ async fn every_command_that_fans_out_names_an_unreadable_stack() {
 
         for ran in [&worker, &digest, &notify, &import] {
             assert_eq!(ran.code, 3, "{}{}", ran.out, ran.err);
-            assert!(ran.err.contains("passed over: "), "{}", ran.err);
+            assert!(ran.err.contains("skipped: "), "{}", ran.err);
         }
         for bad in [
             &worker.json()["fanouts"]["bad_stacks"],

@@ -38,7 +38,7 @@ fn archive_drops_old_days_but_keeps_unsent_events() {
     assert_eq!(
         ran.out,
         format!(
-            "{}  dropped, 1 stack\n{}  kept: 1 person should have been emailed 1 event (--force drops the day anyway)\n\
+            "{}  dropped, 1 stack\n{}  kept: 1 user should have been emailed 1 event (--force drops the day anyway)\n\
              archive: 1 day with 1 stack dropped, 1 kept, 2 not old enough\n",
             days_ago(60),
             days_ago(50)

@@ -11,7 +11,7 @@ fn notify_adds_the_event_to_the_feed_at_once() {
 
     let output = desk.done(&["notify", "Published", "a1", "--followers-of", "artist:1"]);
 
-    assert_starts_with!(output, "accepted: reached 3 people  fan-out ");
+    assert_starts_with!(output, "accepted: reached 3 users  fan-out ");
     let feed = desk.done(&["feed", "ada"]);
     assert!(feed.contains("a1") && feed.contains("Published"), "{feed}");
 }
@@ -184,7 +184,7 @@ fn flushed_events_are_in_no_digest_but_stay_in_the_feed() {
 
     let flushed = desk.done(&["flush", "ada"]);
 
-    assert_eq!(flushed, "flushed 1 event pending for ada: no digest tells of it\n");
+    assert_eq!(flushed, "flushed 1 event pending for ada: no digest includes it\n");
     assert_eq!(desk.run(&["flush", "ada", "--json"]).json(), json!({"user": "ada", "flushed": 0}));
     assert!(desk.done(&["digest", "--now"]).contains("no user is due"));
     assert!(desk.done(&["feed", "ada"]).contains("a1"));
@@ -288,9 +288,9 @@ fn retract_names_the_objects_and_notes_unknown_ones() {
 
     assert_eq!(
         (known.code, known.out.as_str(), known.err.as_str()),
-        (0, "taken back: Comment about Comment:c1\n", "")
+        (0, "retracted: Comment about Comment:c1\n", "")
     );
-    assert_eq!(some.out, "taken back: Comment about Comment:c1, Comment:c2\n");
+    assert_eq!(some.out, "retracted: Comment about Comment:c1, Comment:c2\n");
     assert_eq!(some.err, "note: there is no record of \"Comment:c2\"; check the ids\n");
     assert_eq!(none.code, 0, "{}", none.err);
     assert_contains!(none.err, "did you mean \"Comment\"?");

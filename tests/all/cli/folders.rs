@@ -88,7 +88,7 @@ fn notify_says_once_that_it_created_the_database() {
 
     let (first, second) = (desk.run(&notify), desk.run(&notify));
 
-    let created = "there was no database: made sqlite:tidings.db";
+    let created = "there was no database: created sqlite:tidings.db";
     assert!(first.err.contains(created), "{}", first.err);
     let unknown = "there is no record of ada";
     assert!(second.err.contains(unknown), "{}", second.err);
@@ -148,7 +148,7 @@ async fn the_status_of_a_mongodb_database_before_its_upgrade_has_the_counts() {
         let status = desk.run(&["status"]);
 
         assert_eq!(status.code, 0, "{}", status.err);
-        assert_contains!(status.out, "1; the next command that works with the store upgrades it");
+        assert_contains!(status.out, "1; the next command that uses the store upgrades it");
         assert_contains!(status.out, "none pending, 1 done");
         assert_contains!(status.err, "stop all processes of earlier versions");
     })

@@ -21,7 +21,7 @@ fn bad_lines_are_reported_by_number_and_good_ones_are_kept() {
 
     let ran = desk.run(&["import", "users", "users.ndjson"]);
 
-    assert_eq!((ran.code, ran.out.as_str()), (3, "import: 2 users, 3 bad lines left out\n"));
+    assert_eq!((ran.code, ran.out.as_str()), (3, "import: 2 users, 3 bad lines skipped\n"));
     let lines: Vec<_> = ran.err.lines().collect();
     assert!(
         lines[0].starts_with("users.ndjson, line 2, email: email address \"n…\" has no @"),
@@ -116,8 +116,8 @@ fn events_imported_twice_from_standard_input_are_added_once() {
         super::Ran::from(child.wait_with_output().unwrap()).done()
     };
 
-    assert_eq!(import(), "import: 1 event, 1 fan-out reached 3 people\n");
-    assert_eq!(import(), "import: 1 event, 0 fan-outs reached 0 people\n");
+    assert_eq!(import(), "import: 1 event, 1 fan-out reached 3 users\n");
+    assert_eq!(import(), "import: 1 event, 0 fan-outs reached 0 users\n");
     assert_eq!(desk.run(&["feed", "ada", "--json"]).json()["items"].as_array().unwrap().len(), 1);
 }
 

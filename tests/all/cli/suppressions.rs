@@ -43,7 +43,7 @@ fn the_list_of_a_provider_is_imported_and_bad_lines_are_reported() {
     let csv = desk.run(&["suppressions", "import", "bounces.csv", "--reason", "hard_bounce"]);
     let json = desk.run(&["suppressions", "import", "more.ndjson", "--json"]);
 
-    assert_eq!((csv.code, csv.out.as_str()), (3, "import: 3 addresses, 1 bad line left out\n"));
+    assert_eq!((csv.code, csv.out.as_str()), (3, "import: 3 addresses, 1 bad line skipped\n"));
     assert_starts_with!(csv.err, "bounces.csv, line 4: email address \"n…\" has no @");
     assert_eq!((json.code, &json.json()["taken"], &json.json()["bad"]), (3, &2.into(), &2.into()));
     assert_starts_with!(json.err, "more.ndjson, line 3, reason: unknown variant `bounce`");
@@ -116,7 +116,7 @@ fn a_suppressed_user_gets_no_digest_and_explain_says_why() {
 
     let lifted = desk.done(&["suppressions", "lift", "ADA@example.org"]);
     let again = desk.done(&["suppressions", "lift", "ada@example.org"]);
-    assert_eq!(lifted, "A…@example.org can be written to again\n");
+    assert_eq!(lifted, "A…@example.org can be emailed again\n");
     assert_eq!(again, "a…@example.org was not suppressed\n");
     assert_eq!(desk.run(&["digest", "--now", "--json"]).json()["emails"]["sent"], 1);
 }

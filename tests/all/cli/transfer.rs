@@ -140,7 +140,7 @@ fn an_import_names_the_records_that_its_export_lacks() {
 
     assert_eq!(ran.code, 3);
     assert!(ran.err.contains("user cem"), "{}", ran.err);
-    assert!(ran.out.contains("but for the records"), "{}", ran.out);
+    assert!(ran.out.contains("except for the records"), "{}", ran.out);
 }
 
 #[test]
