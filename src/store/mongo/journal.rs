@@ -36,7 +36,7 @@ impl Journal for Mongo {
         let mut keys = HashSet::new();
         let (first, repeated): (Vec<usize>, Vec<usize>) =
             (0..fanouts.len()).partition(|index| keys.insert(fanouts[*index].key.as_str()));
-        let records = fanouts.iter().map(FanoutRecord::whole);
+        let records = fanouts.iter().map(FanoutRecord::with_audience);
         let documents = self.encode(CommandKind::Insert, FANOUTS, records)?;
         let insert = |index: usize| (documents[index].clone(), 1);
         let outcome = self.send_all(CommandKind::Insert, FANOUTS, first, insert).await?;
