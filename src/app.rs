@@ -11,17 +11,17 @@ use crate::clock::{Clock, Ids, SystemClock};
 use crate::config::{Config, StoreUrl};
 use crate::context::Context;
 use crate::domain::{DaySet, Fanout, Id, Inbox, UserId};
-use crate::email::{Mailer, Pinned};
+use crate::email::{Mailer, PinnedClient};
 use crate::engine::coalescer::Coalescer;
 use crate::engine::delivery::brand_identities::Identities;
 use crate::engine::feed::cache::FeedCache;
 use crate::engine::users::unknown_names::RequestNames;
-use crate::metrics::{Build, Metrics};
+use crate::metrics::{BuildInfo, Metrics};
 use crate::operate::metrics_text::ScrapeCache;
 use crate::operate::open::open_store;
 use crate::render;
 use crate::store::{Acceptance, FeedParts, Store};
-use crate::wire::event::Unknown;
+use crate::wire::event::UnknownNames;
 
 mod measured;
 mod services;
@@ -47,13 +47,13 @@ pub struct App {
     /// Accepts short events of concurrent requests together.
     event_coalescer: Arc<Coalescer<Fanout, Acceptance>>,
     /// Looks up the names in concurrent requests together.
-    name_coalescer: Arc<Coalescer<RequestNames, Unknown>>,
+    name_coalescer: Arc<Coalescer<RequestNames, UnknownNames>>,
     /// Reads the feeds of concurrent requests together.
     feed_coalescer: Arc<Coalescer<(DaySet, UserId), FeedParts>>,
     /// Stores the marks of concurrent requests together.
     mark_coalescer: Arc<Coalescer<(Inbox, Id), bool>>,
     scrape_cache: Arc<ScrapeCache>,
-    pinned: Arc<Pinned>,
+    pinned: Arc<PinnedClient>,
 }
 
 impl App {
@@ -67,11 +67,11 @@ impl App {
         access: Access,
         templates: TemplateUse,
     ) -> anyhow::Result<Self> {
-        let mailers = Mailers::of(&config)?;
-        let themes = Themes::of(&config, templates)?;
+        let mailers = Mailers::from_config(&config)?;
+        let themes = Themes::load(&config, templates)?;
         let store = open_store(&config, access).await?;
         let (clock, ids) = (Arc::new(SystemClock), Arc::new(Ids::random()));
-        Ok(Self::of(config, store, mailers, themes, clock, ids))
+        Ok(Self::from_parts(config, store, mailers, themes, clock, ids))
     }
 
     /// Builds an app from a store, a clock and one mailer for all brands.
@@ -82,13 +82,13 @@ impl App {
         clock: Arc<dyn Clock>,
         ids: Arc<Ids>,
     ) -> Result<Self, render::Error> {
-        let mailers = Mailers::one(mailer, &config);
-        let themes = Themes::of(&config, TemplateUse::Required)?;
-        Ok(Self::of(config, store, mailers, themes, clock, ids))
+        let mailers = Mailers::shared(mailer, &config);
+        let themes = Themes::load(&config, TemplateUse::Required)?;
+        Ok(Self::from_parts(config, store, mailers, themes, clock, ids))
     }
 
     /// Builds an app from a store, a clock, and a mailer and a theme for each brand.
-    pub fn of(
+    pub fn from_parts(
         config: Config,
         store: Arc<dyn Store>,
         mailers: Mailers,
@@ -96,7 +96,7 @@ impl App {
         clock: Arc<dyn Clock>,
         ids: Arc<Ids>,
     ) -> Self {
-        let metrics = Metrics::new(Build {
+        let metrics = Metrics::new(BuildInfo {
             version: env!("CARGO_PKG_VERSION"),
             store: match config.store {
                 StoreUrl::Sqlite(_) => "sqlite",
@@ -129,12 +129,12 @@ impl App {
     }
 
     /// Uses this client for the certificates of providers.
-    pub fn with_pinned(self, pinned: Pinned) -> Self {
+    pub fn with_pinned_client(self, pinned: PinnedClient) -> Self {
         Self { pinned: Arc::new(pinned), ..self }
     }
 
     /// Starts no further call to a provider once `stop` is true.
-    pub fn end_with(&self, stop: &watch::Receiver<bool>) {
+    pub fn set_shutdown_signal(&self, stop: &watch::Receiver<bool>) {
         let Identities { default, brands } = &*self.identities;
         for identity in brands.values().chain([default]) {
             identity.account.set_shutdown_signal(stop.clone());

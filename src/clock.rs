@@ -92,7 +92,7 @@ impl Ids {
     }
 
     /// Creates a generator that makes the same ids in every run, for tests and the demo.
-    pub fn counting(process: u8) -> Self {
+    pub fn deterministic(process: u8) -> Self {
         Self { process: [0, 0, 0, 0, process], counter: AtomicU32::new(0) }
     }
 

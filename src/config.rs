@@ -11,7 +11,7 @@ use chrono::TimeDelta;
 use toml::Table;
 
 use crate::domain::object::ModelMapping;
-use crate::domain::{BrandName, Invalid, ModelName, Policies, Sending, Site};
+use crate::domain::{BrandName, InvalidValue, ModelName, Policies, SendSettings, Site};
 use crate::email::providers::Provider;
 
 mod brands;
@@ -24,13 +24,15 @@ mod server;
 mod sources;
 
 pub use brands::Brand;
-pub use mail::{Mail, ProviderApi, Transport};
-pub use policies::{Candidate, Candidates};
+pub use mail::{MailSettings, ProviderApi, Transport};
+pub use policies::{CandidatePolicies, CandidatePolicy};
 use reader::TableReader;
-pub use reader::{ConfigProblem, Problems, Warning};
-pub use sections::{Digest, Fanout, Feed, Hooks, LogFormat, Watch};
+pub use reader::{ConfigProblem, ConfigProblems, ConfigWarning};
+pub use sections::{
+    DigestSettings, FanoutSettings, FeedSettings, HookSettings, LogFormat, ObservabilitySettings,
+};
 use server::read_site;
-pub use server::{Server, TokenSettings};
+pub use server::{ServerSettings, TokenSettings};
 use sources::{DEFAULT_TABLE, PREFIX, overlay, set_option, syntax_problem};
 pub use sources::{DEFAULTS, StoreUrl};
 
@@ -42,23 +44,23 @@ pub struct Config {
     /// The name and look of the service in emails and pages.
     pub site: Site,
     /// The HTTP interface.
-    pub server: Server,
+    pub server: ServerSettings,
     /// The keys that verify user tokens.
     pub tokens: TokenSettings,
     /// The sender and the provider of emails.
-    pub mail: Mail,
+    pub mail: MailSettings,
     /// The number of days before today that feeds and digests include, 0 to 60.
-    pub window_back: u32,
+    pub window_days_back: u32,
     /// The fan-out of events.
-    pub fanout: Fanout,
+    pub fanout: FanoutSettings,
     /// The schedule and the content of digests.
-    pub digest: Digest,
+    pub digest: DigestSettings,
     /// Feed settings.
-    pub feed: Feed,
+    pub feed: FeedSettings,
     /// Sending, retries and limits.
-    pub delivery: Sending,
+    pub delivery: SendSettings,
     /// The keys that verify provider webhooks.
-    pub hooks: Hooks,
+    pub hooks: HookSettings,
     /// The brands, by name.
     pub brands: BTreeMap<BrandName, Brand>,
     /// The age at which a day may be dropped; never shorter than the window.
@@ -66,13 +68,13 @@ pub struct Config {
     /// How long an idle worker sleeps, 10 ms to 1 minute.
     pub worker_idle: TimeDelta,
     /// Metrics and the log.
-    pub watch: Watch,
+    pub observability: ObservabilitySettings,
     /// The policies of event types, in the order of their sections.
     pub policies: Policies,
     /// Models that are read from the application's own collections; empty on SQLite.
     pub models: BTreeMap<ModelName, ModelMapping>,
     /// Valid settings that are probably a mistake.
-    pub warnings: Vec<Warning>,
+    pub warnings: Vec<ConfigWarning>,
     /// Files that contain secrets: key and password files, and the configuration file if it holds
     /// any.
     pub secret_files: Vec<PathBuf>,
@@ -95,30 +97,30 @@ pub struct Sources {
 
 impl Config {
     /// Returns the provider that sends, if a key verifies its webhooks.
-    pub fn reporter(&self) -> Option<&'static Provider> {
+    pub fn reporting_provider(&self) -> Option<&'static Provider> {
         let Transport::Api(api) = &self.mail.transport else {
             return None;
         };
-        let has_key = self.hooks.keys.of(api.provider.name).is_some();
+        let has_key = self.hooks.keys.get(api.provider.name).is_some();
         has_key.then_some(api.provider)
     }
 
     /// Returns how long after it happened an event may be emailed, or shown in a feed.
-    pub fn remembered(&self) -> TimeDelta {
+    pub fn max_event_age(&self) -> TimeDelta {
         // A batch gathers for up to 30 days, and its email expires after at most 30 more.
         const BATCHED: TimeDelta = TimeDelta::days(60);
-        let window = TimeDelta::days(i64::from(self.window_back) + 1);
+        let window = TimeDelta::days(i64::from(self.window_days_back) + 1);
         self.digest.max_age.max(window).max(BATCHED) + TimeDelta::days(1)
     }
 
     /// Returns for how many days before today marks of feed items are kept. Digests that exclude
     /// seen events need them for as long as a digest may include an event.
-    pub fn remembered_back(&self) -> u32 {
+    pub fn mark_days_back(&self) -> u32 {
         if !self.digest.skip_seen {
-            return self.window_back;
+            return self.window_days_back;
         }
         let digest_days = self.digest.max_age.num_days() + 1;
-        u32::try_from(digest_days).unwrap_or(0).max(self.window_back)
+        u32::try_from(digest_days).unwrap_or(0).max(self.window_days_back)
     }
 
     /// Reads and validates all sources.
@@ -126,7 +128,7 @@ impl Config {
     /// # Errors
     ///
     /// Returns all problems of all sources.
-    pub fn load(sources: &Sources) -> Result<Self, Problems> {
+    pub fn load(sources: &Sources) -> Result<Self, ConfigProblems> {
         let mut merged = DEFAULT_TABLE.clone();
         let mut problems = Vec::new();
         let mut secret_file = None;
@@ -160,7 +162,7 @@ impl Config {
     }
 
     /// Returns the default configuration.
-    pub fn standard() -> Self {
+    pub fn with_defaults() -> Self {
         let checked = Self::check(DEFAULT_TABLE.clone(), Vec::new());
         checked.expect("the defaults are valid; a test reads them")
     }
@@ -170,16 +172,18 @@ impl Config {
     /// # Errors
     ///
     /// Returns all problems of the text.
-    pub fn parse(text: &str) -> Result<Self, Problems> {
+    pub fn parse(text: &str) -> Result<Self, ConfigProblems> {
         let mut merged = DEFAULT_TABLE.clone();
         match text.parse::<Table>() {
             Ok(table) => overlay(&mut merged, table),
-            Err(error) => return Err(Problems(vec![syntax_problem("the text", text, &error)])),
+            Err(error) => {
+                return Err(ConfigProblems(vec![syntax_problem("the text", text, &error)]));
+            }
         }
         Self::check(merged, Vec::new())
     }
 
-    fn check(merged: Table, problems: Vec<ConfigProblem>) -> Result<Self, Problems> {
+    fn check(merged: Table, problems: Vec<ConfigProblem>) -> Result<Self, ConfigProblems> {
         let mut r = TableReader::new(&merged, &DEFAULT_TABLE, problems);
         let delivery = sections::delivery(&mut r);
         let batch = policies::standard_batch(&mut r);
@@ -189,19 +193,19 @@ impl Config {
         let mut config = Self {
             store: r.parse_with("store", store_urls, StoreUrl::parse),
             site: read_site(&mut r),
-            server: Server::read(&mut r),
+            server: ServerSettings::read(&mut r),
             tokens: TokenSettings::read(&mut r),
-            mail: Mail::read(&mut r, delivery.lease),
-            window_back: r.number("window.days_back", 0..=60),
-            fanout: Fanout::read(&mut r),
-            digest: Digest::read(&mut r),
-            feed: Feed::read(&mut r),
+            mail: MailSettings::read(&mut r, delivery.lease),
+            window_days_back: r.number("window.days_back", 0..=60),
+            fanout: FanoutSettings::read(&mut r),
+            digest: DigestSettings::read(&mut r),
+            feed: FeedSettings::read(&mut r),
             delivery,
-            hooks: Hooks::read(&mut r),
+            hooks: HookSettings::read(&mut r),
             brands: brands::read(&mut r, &merged, delivery.lease),
             archive_keep: r.duration("archive.keep", TimeDelta::days(1)..=TimeDelta::days(36_500)),
             worker_idle: r.duration("worker.idle", idle_range),
-            watch: Watch::read(&mut r),
+            observability: ObservabilitySettings::read(&mut r),
             policies: policies::read_types(&mut r, &batch).with_strict(is_strict),
             models: r.each("models", |r, _: &ModelName, path| model(r, path)).into_iter().collect(),
             warnings: Vec::new(),
@@ -213,7 +217,7 @@ impl Config {
         config.check_grace(&mut r);
         // The wait must end before the lease does.
         config.fanout.linger = config.fanout.linger.min(config.fanout.lease / 2);
-        let window_days = config.window_back + 1;
+        let window_days = config.window_days_back + 1;
         let min_keep = TimeDelta::days(i64::from(window_days));
         if config.archive_keep < min_keep && !r.has_problem("archive.keep") {
             let problem = format!(
@@ -235,7 +239,7 @@ impl Config {
     /// Adds a warning if a call to a provider may take longer than the grace. Over SMTP the timeout
     /// is for each step, and a stop cancels all steps but the one that is under way.
     fn check_grace(&self, r: &mut TableReader<'_>) {
-        let is_slow = |mail: &Mail| {
+        let is_slow = |mail: &MailSettings| {
             let has_provider = !matches!(mail.transport, Transport::Outbox);
             has_provider && mail.timeout >= self.server.grace
         };
@@ -249,12 +253,12 @@ impl Config {
     }
 
     /// Returns the configuration of a brand: its settings as the default ones, and no brands.
-    pub fn of_brand(&self, brand: &Brand) -> Self {
+    pub fn with_brand(&self, brand: &Brand) -> Self {
         let mut config = self.clone();
         config.brands.clear();
         (config.site, config.mail) = (brand.site.clone(), brand.mail.clone());
         config.server.public_url.clone_from(&brand.public_url);
-        config.hooks.keys.add(&brand.hooks);
+        config.hooks.keys.override_with(&brand.hooks);
         config
     }
 
@@ -263,16 +267,16 @@ impl Config {
     /// # Errors
     ///
     /// Fails if there is no such brand.
-    pub fn of(&self, brand: Option<&BrandName>) -> Result<Self, Invalid> {
+    pub fn for_brand(&self, brand: Option<&BrandName>) -> Result<Self, InvalidValue> {
         let Some(name) = brand else {
             return Ok(self.clone());
         };
         self.check_brand(name)?;
-        Ok(self.of_brand(&self.brands[name]))
+        Ok(self.with_brand(&self.brands[name]))
     }
 
     /// Rejects a brand that is not configured. The error lists the configured ones.
-    pub fn check_brand(&self, name: &BrandName) -> Result<(), Invalid> {
+    pub fn check_brand(&self, name: &BrandName) -> Result<(), InvalidValue> {
         if self.brands.contains_key(name) {
             return Ok(());
         }
@@ -281,7 +285,7 @@ impl Config {
             [] => "is not configured: there is no table [brands.NAME]".to_owned(),
             known => format!("is not configured; the brands are {}", known.join(", ")),
         };
-        Err(Invalid::new("brand", name, problem))
+        Err(InvalidValue::new("brand", name, problem))
     }
 }
 

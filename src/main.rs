@@ -11,7 +11,7 @@ fn main() -> ExitCode {
         Err(failure) => {
             // If standard error is closed, only the exit code reports the failure.
             let _ = std::io::stderr().write_all(cli::explain_failure(&failure).as_bytes());
-            cli::of_failure(&failure).into()
+            cli::exit_of_failure(&failure).into()
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! All names, units and buckets are here. A label has one of a few values that the program or its
 //! configuration defines, never a user, object, address or id. Recording never fails, and never
-//! waits for the store. The store's state comes in as one value ([`Gauges`]). A test compares these
+//! waits for the store. The store's state comes in as one value ([`StoreGauges`]). A test compares these
 //! metrics with `ops/` and `docs/reference/metrics.md`.
 
 use std::borrow::Cow;
@@ -20,7 +20,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry, Unit};
 
-use crate::store::Outstanding;
+use crate::store::OutstandingWork;
 
 /// The content type of an exported text.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -37,7 +37,7 @@ const LAG_BUCKETS: [f64; 12] =
 
 /// Facts about a process, known at its start.
 #[derive(Debug, Clone, Default)]
-pub struct Build {
+pub struct BuildInfo {
     /// The program's version.
     pub version: &'static str,
     /// The kind of store.
@@ -50,9 +50,9 @@ pub struct Build {
 
 /// The state of the store, for its gauges.
 #[derive(Debug, Clone, Default)]
-pub struct Gauges {
+pub struct StoreGauges {
     /// Whether the store is available: its last query succeeded, and the answer is recent.
-    pub up: bool,
+    pub is_up: bool,
     /// The time of the scrape. Ages are exported, so that a reader need not compare clocks.
     pub now: DateTime<Utc>,
     /// The last answer; `None` if there was none.
@@ -65,7 +65,7 @@ pub struct StoreState {
     /// The time of the answer.
     pub at: DateTime<Utc>,
     /// The unfinished work.
-    pub outstanding: Outstanding,
+    pub outstanding: OutstandingWork,
     /// The start of the oldest day before the window that may hold unsent events.
     pub oldest_backlog: Option<DateTime<Utc>>,
     /// The unsent events of days before the window, as the last run found them.
@@ -189,11 +189,11 @@ where
 }
 
 /// Returns the gauges of the store. Before its first answer there is only `store_up`.
-fn store_gauges(gauges: &Gauges) -> Registry {
+fn store_gauges(gauges: &StoreGauges) -> Registry {
     let mut registry = Registry::with_prefix("tidings");
     let count = ConstGauge::<u64>::new;
     gauges! { registry:
-        "store_up", "Whether the store answered this scrape in time" = count(gauges.up.into());
+        "store_up", "Whether the store answered this scrape in time" = count(gauges.is_up.into());
     }
     let Some(state) = &gauges.state else {
         return registry;
@@ -241,7 +241,7 @@ fn store_gauges(gauges: &Gauges) -> Registry {
 
 impl Metrics {
     /// Creates metrics with all counters at zero.
-    pub fn new(build: Build) -> Self {
+    pub fn new(build: BuildInfo) -> Self {
         let mut registry = Registry::with_prefix("tidings");
         let labels = vec![
             ("version", build.version.to_owned()),
@@ -258,7 +258,7 @@ impl Metrics {
     }
 
     /// Records an HTTP request. `route` is the pattern in the routing table.
-    pub fn answered(
+    pub fn record_request(
         &self,
         route: Cow<'static, str>,
         method: &str,
@@ -276,18 +276,18 @@ impl Metrics {
     }
 
     /// Counts an event that is new in the journal.
-    pub fn accepted(&self, kind: &str) {
+    pub fn count_accepted_event(&self, kind: &str) {
         let label = self.types.get(kind).map_or(OTHER, String::as_str).to_owned();
         increment(&self.counters.accepted, [("type", label.into())]);
     }
 
     /// Counts an event that was posted again.
-    pub fn repeated(&self) {
+    pub fn count_repeated_event(&self) {
         self.counters.repeated.inc();
     }
 
     /// Records a completed fan-out, and the time since the event happened.
-    pub fn fanned_out(&self, lag: Duration, users: u64, pushed: u64, capped: u64) {
+    pub fn record_fan_out(&self, lag: Duration, users: u64, pushed: u64, capped: u64) {
         let counters = &self.counters;
         counters.fanned_out.inc();
         counters.fanout_lag.observe(lag.as_secs_f64());
@@ -298,12 +298,12 @@ impl Metrics {
 
     /// Counts a feed request: `known` if the feed is unchanged, without a read from the store,
     /// otherwise `unchanged` or `made`.
-    pub fn fed(&self, kind: &'static str) {
+    pub fn count_feed_request(&self, kind: &'static str) {
         increment(&self.counters.feeds, [("kind", kind.into())]);
     }
 
     /// Records a call of the store.
-    pub fn stored(&self, verb: &'static str, duration: Duration, is_ok: bool) {
+    pub fn record_store_call(&self, verb: &'static str, duration: Duration, is_ok: bool) {
         observe(&self.counters.store_time, [("verb", verb.into())], duration);
         if !is_ok {
             increment(&self.counters.store_errors, [("verb", verb.into())]);
@@ -311,12 +311,17 @@ impl Metrics {
     }
 
     /// Counts a new delivery.
-    pub fn opened(&self, occasion: &'static str) {
+    pub fn count_opened_delivery(&self, occasion: &'static str) {
         increment(&self.counters.opened, [("occasion", occasion.into())]);
     }
 
     /// Counts a delivery that ended.
-    pub fn settled(&self, occasion: &'static str, state: &'static str, reason: &'static str) {
+    pub fn count_settled_delivery(
+        &self,
+        occasion: &'static str,
+        state: &'static str,
+        reason: &'static str,
+    ) {
         let labels = [
             ("occasion", occasion.into()),
             ("state", state.into()),
@@ -327,12 +332,16 @@ impl Metrics {
     }
 
     /// Counts a deferral of an email.
-    pub fn deferred(&self, occasion: &'static str) {
+    pub fn count_deferral(&self, occasion: &'static str) {
         increment(&self.counters.deferred, [("occasion", occasion.into())]);
     }
 
     /// Records a call to the provider, with the outcome of each email.
-    pub fn called(&self, duration: Duration, outcomes: impl IntoIterator<Item = &'static str>) {
+    pub fn record_provider_call(
+        &self,
+        duration: Duration,
+        outcomes: impl IntoIterator<Item = &'static str>,
+    ) {
         let provider = || ("provider", self.provider.clone().into());
         observe(&self.counters.provider_time, [provider()], duration);
         for outcome in outcomes {
@@ -342,18 +351,18 @@ impl Metrics {
     }
 
     /// Counts a report of the provider.
-    pub fn reported(&self, kind: &'static str) {
+    pub fn count_report(&self, kind: &'static str) {
         increment(&self.counters.reports, [("kind", kind.into())]);
     }
 
     /// Counts verified reports that were skipped because they do not have the documented form.
-    pub fn unreadable_reports(&self, reports: u64) {
+    pub fn count_unreadable_reports(&self, reports: u64) {
         self.counters.unreadable_reports.inc_by(reports);
     }
 
     /// Records a round of one part of the worker. Only a successful one updates the time of the
     /// last.
-    pub fn worked(&self, part: &'static str, is_ok: bool, at: DateTime<Utc>) {
+    pub fn record_round(&self, part: &'static str, is_ok: bool, at: DateTime<Utc>) {
         let result = if is_ok { "done" } else { "failed" };
         let part: Label = ("part", part.into());
         if is_ok {
@@ -364,7 +373,7 @@ impl Metrics {
     }
 
     /// Returns all metrics, including these gauges, as OpenMetrics text.
-    pub fn text(&self, gauges: &Gauges) -> Result<String, std::fmt::Error> {
+    pub fn export(&self, gauges: &StoreGauges) -> Result<String, std::fmt::Error> {
         let mut text = String::with_capacity(64 * 1_024);
         encode_registry(&mut text, &self.registry)?;
         encode_registry(&mut text, &store_gauges(gauges))?;

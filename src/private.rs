@@ -14,7 +14,7 @@ const GROUP_AND_WORLD: u32 = 0o077;
 const WORLD: u32 = 0o007;
 
 /// Returns options that open files for writing. New files get the mode 0600.
-pub fn options() -> OpenOptions {
+pub fn open_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true);
     #[cfg(unix)]
@@ -25,7 +25,7 @@ pub fn options() -> OpenOptions {
 /// Creates an empty file, or empties an existing one. An existing file is restricted to its owner
 /// before anything is written.
 pub fn create(path: &Path) -> io::Result<File> {
-    let file = options().create(true).truncate(true).open(path)?;
+    let file = open_options().create(true).truncate(true).open(path)?;
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
@@ -59,7 +59,7 @@ pub fn replace(path: &Path, content: impl AsRef<[u8]>) -> io::Result<()> {
 }
 
 /// Creates the folder and its missing parents with the mode 0700. Existing folders keep their mode.
-pub fn folder(path: &Path) -> io::Result<()> {
+pub fn create_folder(path: &Path) -> io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
@@ -69,13 +69,13 @@ pub fn folder(path: &Path) -> io::Result<()> {
 
 /// Returns the mode, such as `644`, if it gives any access to users other than the owner. Returns
 /// `None` if the path cannot be read, and on systems other than Unix.
-pub fn open_to_others(path: &Path) -> Option<String> {
+pub fn mode_if_open_to_others(path: &Path) -> Option<String> {
     mode_open_to(GROUP_AND_WORLD, path)
 }
 
-/// Like [`open_to_others`], but for users outside the file's group. An administrator may own a file
+/// Like [`mode_if_open_to_others`], but for users outside the file's group. An administrator may own a file
 /// that a service reads through its group.
-pub fn open_to_everybody(path: &Path) -> Option<String> {
+pub fn mode_if_open_to_world(path: &Path) -> Option<String> {
     mode_open_to(WORLD, path)
 }
 

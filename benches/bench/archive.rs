@@ -39,7 +39,7 @@ pub async fn archive() {
     for _ in 0..rounds(3) {
         for (count, rounds) in [(ids.len() / 10, &mut small), (ids.len(), &mut large)] {
             world.fill(&ids[..count], 1, 1).await;
-            let day = bare(&world.db, &Day::of(now()).collection());
+            let day = bare(&world.db, &Day::of(now()).collection_name());
             let dropped = timed(day.drop().into_future()).await;
             dropped.0.expect("dropped");
             rounds.note(1, dropped.1);

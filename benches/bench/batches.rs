@@ -11,7 +11,7 @@ use mongodb::IndexModel;
 use tidings::clock::Clock;
 use tidings::domain::batch::{Accumulator, AccumulatorId, BatchItem, Keep};
 use tidings::domain::{Audience, BatchKey, BatchPolicy, Details, EventType, Id, ObjectId, UserId};
-use tidings::engine::Silent;
+use tidings::engine::NoProgress;
 use tidings::engine::batches::Join;
 use tidings::engine::ingest::NewEvent;
 use tidings::store::AccumulatorFilter;
@@ -27,7 +27,7 @@ const POLICY: BatchPolicy = BatchPolicy {
     close_at: None,
     keep: Keep::Last(10),
     leading: false,
-    held_until: None,
+    deferred_until: None,
 };
 const KIND: &str = "ArtworkPublished";
 
@@ -218,7 +218,7 @@ pub async fn burst() {
                     notify.accept(requests).await.expect("accepted");
                 }
             }
-            fanouts.drain(&Silent).await.expect("fanned out");
+            fanouts.drain(&NoProgress).await.expect("fanned out");
         })
         .await;
         let done = (part + 1) * all / 10;
@@ -232,7 +232,7 @@ pub async fn burst() {
     world.clock.advance(TimeDelta::minutes(6));
     let sender = world.app.sender();
     let (closed, took) = timed(async {
-        let closed = world.app.batches().drain(&Silent).await.expect("closed");
+        let closed = world.app.batches().drain(&NoProgress).await.expect("closed");
         sender.drain().await.expect("emailed");
         closed
     })

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bson::Document;
 use chrono::TimeDelta;
 use tidings::domain::{Audience, Day, Details, EventType, FollowKey, ObjectId};
-use tidings::engine::Silent;
+use tidings::engine::NoProgress;
 use tidings::engine::digest::DigestRequest;
 use tidings::engine::ingest;
 
@@ -70,9 +70,9 @@ pub async fn day() {
                 false => TimeDelta::zero(),
             };
             let fan_out = fan_out(&world, linger).await;
-            let request = DigestRequest { now: true, ..DigestRequest::default() };
+            let request = DigestRequest { ignore_hours: true, ..DigestRequest::default() };
             let digests = world.app.digests();
-            let (report, took) = timed(digests.run(&request, &Silent)).await;
+            let (report, took) = timed(digests.run(&request, &NoProgress)).await;
             assert_eq!(report.expect("a run").emails.events, (count * EVENTS) as u64);
             costs.note(fan_out, took);
             world.end().await;
@@ -122,12 +122,12 @@ async fn fan_out(world: &World, linger: TimeDelta) -> Duration {
     for n in 0..EVENTS {
         world.clock.advance(TimeDelta::seconds(1));
         notify.accept(vec![event(n)]).await.expect("accepted");
-        let (fanned_out, took) = timed(fanouts.drain_within(linger, &Silent)).await;
-        done += fanned_out.expect("fanned out").done;
+        let (fanned_out, took) = timed(fanouts.drain_within(linger, &NoProgress)).await;
+        done += fanned_out.expect("fanned out").completed;
         busy += took;
     }
-    let (rest, took) = timed(fanouts.drain(&Silent)).await;
-    assert_eq!(done + rest.expect("fanned out").done, EVENTS as u64);
+    let (rest, took) = timed(fanouts.drain(&NoProgress)).await;
+    assert_eq!(done + rest.expect("fanned out").completed, EVENTS as u64);
     assert_eq!(Day::of(now()), Day::of(tidings::clock::Clock::now(&*world.clock)));
     busy + took
 }

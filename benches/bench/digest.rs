@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use futures::StreamExt;
-use tidings::domain::digest_content::{assemble, wanted};
-use tidings::domain::email_content::Caps;
+use tidings::domain::digest_content::{build_digest_content, digest_events};
+use tidings::domain::email_content::ItemLimits;
 use tidings::domain::{Address, Day, DaySet, EmailScope, Event, Id, User, UserId};
-use tidings::engine::Silent;
+use tidings::engine::NoProgress;
 use tidings::engine::digest::DigestRequest;
 use tidings::engine::eligibility;
-use tidings::engine::eligibility::event_facts::{Catalog, StackEvents};
+use tidings::engine::eligibility::event_facts::{EventFacts, StackEvents};
 use tidings::store::NewMarker;
 
 use crate::measure::{Rounds, Table, against, number, rounds, scaled, spread, timed};
@@ -24,7 +24,7 @@ const EVENTS: usize = 5;
 /// events.
 async fn assemble_all(world: &World) -> (u64, usize) {
     let policies = Arc::new(world.app.config.policies.clone());
-    let mut catalog = Catalog::of_emails(&world.app.context);
+    let mut catalog = EventFacts::for_emails(&world.app.context);
     let person = User {
         email: Address::new("a@example.org").ok(),
         confirmed: true,
@@ -36,14 +36,18 @@ async fn assemble_all(world: &World) -> (u64, usize) {
         let mut chunk = chunk.expect("a chunk");
         let (users, inboxes) = (vec![None; chunk.len()], vec![None; chunk.len()]);
         let which = StackEvents::Uncovered;
-        let excluded = eligibility::exclude(&mut chunk, &users, &inboxes, which, &mut catalog);
+        let excluded =
+            eligibility::exclude_events(&mut chunk, &users, &inboxes, which, &mut catalog);
         excluded.await.expect("retractions");
-        let wanted = |stacks| wanted(stacks, &person, EmailScope::All, &policies);
+        let wanted = |stacks| digest_events(stacks, &person, EmailScope::All, &policies);
         let wanted: Vec<_> = chunk.iter().map(wanted).collect();
-        catalog.load(wanted.iter().flatten().map(|pending| pending.event)).await.expect("objects");
+        catalog
+            .load_objects_and_retractions(wanted.iter().flatten().map(|pending| pending.event))
+            .await
+            .expect("objects");
         for wanted in &wanted {
             let applies = |event: &Event| catalog.event_data(event);
-            told += assemble(wanted, &policies, Caps::default(), applies)
+            told += build_digest_content(wanted, &policies, ItemLimits::default(), applies)
                 .map_or(0, |digest| digest.total as usize);
         }
         read += chunk.len() as u64;
@@ -65,9 +69,10 @@ pub async fn assembly_and_flush() {
         assert_eq!(read, ids.len() as u64);
         assert!(told > 0);
         ours.note(read, took);
-        let request = DigestRequest { now: true, dry_run: true, ..DigestRequest::default() };
+        let request =
+            DigestRequest { ignore_hours: true, dry_run: true, ..DigestRequest::default() };
         let digests = world.app.digests();
-        let (report, took) = timed(digests.run(&request, &Silent)).await;
+        let (report, took) = timed(digests.run(&request, &NoProgress)).await;
         assert_eq!(report.expect("a rehearsal").due.users, ids.len() as u64);
         rehearsal.note(read, took);
         original
@@ -109,7 +114,7 @@ async fn flush(world: &World, ids: &[String], days: &[String]) {
             .map(|(n, user)| {
                 let watermarks = window
                     .days()
-                    .map(|day| (tidings::domain::StackId::of(day), EVENTS as u32))
+                    .map(|day| (tidings::domain::StackId::for_day(day), EVENTS as u32))
                     .collect();
                 let [a, b, c, d] = (n as u32).to_be_bytes();
                 NewMarker::Flushed(

@@ -4,9 +4,9 @@
 use std::time::{Duration, Instant};
 
 use tidings::domain::{Audience, Day, Details, Event, EventType, FollowKey, Id, ObjectId, UserId};
-use tidings::engine::Silent;
+use tidings::engine::NoProgress;
 use tidings::engine::ingest::NewEvent;
-use tidings::store::Pushes;
+use tidings::store::PushRequest;
 
 use crate::measure::{Rounds, Table, against, number, rounds, scaled, spread, timed};
 use crate::rivals;
@@ -38,9 +38,9 @@ async fn reach(world: &World, audience: Audience) -> Duration {
     let (notify, fanouts) = (world.app.notify(), world.app.fanouts());
     let begin = Instant::now();
     notify.accept(vec![request(audience, "A00001")]).await.expect("accepted");
-    let done = fanouts.drain(&Silent).await.expect("fanned out");
+    let done = fanouts.drain(&NoProgress).await.expect("fanned out");
     let took = begin.elapsed();
-    assert_eq!((done.done, done.counts.capped), (1, 0));
+    assert_eq!((done.completed, done.counts.capped), (1, 0));
     took
 }
 
@@ -51,11 +51,11 @@ async fn fresh_day(world: &World) {
     let day = Day::of(now());
     world.drop_day(day).await;
     let event = Event {
-        t: EventType::stored("T"),
-        o: ObjectId::stored("first"),
-        i: Some(Id::at(now(), [1; 8])),
+        kind: EventType::stored("T"),
+        object: ObjectId::stored("first"),
+        fanout_id: Some(Id::at(now(), [1; 8])),
     };
-    let first = Pushes { lists: vec![vec![event]], people: vec![(UserId::stored("first"), 0)] };
+    let first = PushRequest { lists: vec![vec![event]], users: vec![(UserId::stored("first"), 0)] };
     world.store.push(day, 1_000, &first).await.expect("the day's first event");
 }
 
@@ -157,12 +157,12 @@ pub async fn merge() {
             let begin = Instant::now();
             if merged {
                 notify.accept(requests).await.expect("accepted");
-                fanouts.drain(&Silent).await.expect("fanned out");
+                fanouts.drain(&NoProgress).await.expect("fanned out");
                 together.note(pushes, begin.elapsed());
             } else {
                 for request in requests {
                     notify.accept(vec![request]).await.expect("accepted");
-                    fanouts.drain(&Silent).await.expect("fanned out");
+                    fanouts.drain(&NoProgress).await.expect("fanned out");
                 }
                 apart.note(pushes, begin.elapsed());
             }

@@ -14,7 +14,7 @@ use tidings::domain::feed_marks::Mark;
 use tidings::domain::feed_page::FeedCursor;
 use tidings::domain::{Day, DaySet, UserId};
 use tidings::engine::feed::{FeedRequest, MarksInput};
-use tidings::engine::{Silent, digest};
+use tidings::engine::{NoProgress, digest};
 use tidings::http::api;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -100,8 +100,8 @@ async fn digested_pages() {
     let ids = people(scaled(PEOPLE));
     world.users(&ids).await;
     world.fill(&ids, 8, EVENTS).await;
-    let request = digest::DigestRequest { now: true, ..Default::default() };
-    let run = world.app.digests().run(&request, &Silent).await;
+    let request = digest::DigestRequest { ignore_hours: true, ..Default::default() };
+    let run = world.app.digests().run(&request, &NoProgress).await;
     assert_eq!(run.expect("a run").emails.sent, ids.len() as u64);
     let (stop, stopped) = watch::channel(false);
     let bound = api::bind(world.app.clone(), KEY).expect("an address");
@@ -233,7 +233,7 @@ async fn pages_and_marks(table: &Table, events: usize, count: usize) {
         let begin = Instant::now();
         for id in &ids {
             for day in DaySet::ending(Day::of(now()), 7).days() {
-                let stack = world.db.collection::<Document>(&day.collection());
+                let stack = world.db.collection::<Document>(&day.collection_name());
                 let found = stack.find(doc! {"_id": id.as_str()}).await.expect("a find");
                 let _all: Vec<Document> = found.try_collect().await.expect("the stack");
             }

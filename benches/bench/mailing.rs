@@ -8,7 +8,7 @@ use std::time::Duration;
 use bson::{Document, doc};
 use mongodb::{Collection, Database};
 use tidings::domain::Day;
-use tidings::engine::Silent;
+use tidings::engine::NoProgress;
 use tidings::engine::digest::DigestRequest;
 
 use crate::measure::{Rounds, Table, number, rounds, scaled, spread, timed};
@@ -49,9 +49,9 @@ pub async fn end_to_end() {
             bare.note(count as u64, timed(ledger_alone(&world, &ids)).await.1);
             let between = processor(&world).await;
             bare_server.note(count as u64, worked(between - begin));
-            let request = DigestRequest { now: true, ..DigestRequest::default() };
+            let request = DigestRequest { ignore_hours: true, ..DigestRequest::default() };
             let digests = world.app.digests();
-            let (report, took) = timed(digests.run(&request, &Silent)).await;
+            let (report, took) = timed(digests.run(&request, &NoProgress)).await;
             assert_eq!(report.expect("a run").emails.sent, count as u64);
             ours.note(count as u64, took);
             ours_server.note(count as u64, worked(processor(&world).await - between));
@@ -100,7 +100,7 @@ async fn ledger_alone(world: &World, ids: &[String]) {
             update_all(&world.db, rows.name(), ids.iter().map(update)).await;
         }
         for back in 0..DAYS {
-            let day = Day::of(now()).back(back).collection();
+            let day = Day::of(now()).days_before(back).collection_name();
             let mark = |id: &String| {
                 let marker = doc! {"$set": {"bare": EVENTS as i32}};
                 doc! {"q": {"_id": id}, "u": marker}

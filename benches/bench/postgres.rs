@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use tidings::domain::{Audience, Day, Details, EventType, FollowKey, ObjectId, UserId};
-use tidings::engine::Silent;
+use tidings::engine::NoProgress;
 use tidings::engine::digest::DigestRequest;
 use tidings::engine::feed::FeedRequest;
 use tidings::engine::ingest;
@@ -150,11 +150,11 @@ async fn ours(ids: &[String]) -> [f64; 7] {
     });
     let counts = users.len() as f64 / counting.await.1.as_secs_f64();
 
-    let request = DigestRequest { now: true, ..DigestRequest::default() };
-    let (report, digests) = timed(world.app.digests().run(&request, &Silent)).await;
+    let request = DigestRequest { ignore_hours: true, ..DigestRequest::default() };
+    let (report, digests) = timed(world.app.digests().run(&request, &NoProgress)).await;
     assert!(report.expect("a run").emails.events > 0);
     let many = fan_out(&world, 20).await;
-    let today = world.db.collection::<bson::Document>(&Day::of(now()).collection());
+    let today = world.db.collection::<bson::Document>(&Day::of(now()).collection_name());
     let (dropped, dropping) = timed(today.drop().into_future()).await;
     dropped.expect("dropped");
     world.end().await;
@@ -176,8 +176,8 @@ async fn fan_out(world: &World, objects: usize) -> f64 {
     let (notify, fanouts) = (world.app.notify(), world.app.fanouts());
     let ((), took) = timed(async {
         notify.accept(vec![event]).await.expect("accepted");
-        let report = fanouts.drain(&Silent).await.expect("fanned out");
-        assert_eq!(report.done, 1);
+        let report = fanouts.drain(&NoProgress).await.expect("fanned out");
+        assert_eq!(report.completed, 1);
     })
     .await;
     millis(took)

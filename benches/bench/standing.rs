@@ -6,7 +6,7 @@
 
 use bson::{RawDocumentBuf, doc};
 use tidings::domain::{Day, Event, EventType, Id, ObjectId, UserId};
-use tidings::store::Pushes;
+use tidings::store::PushRequest;
 
 use crate::measure::{Table, number, rounds, scaled};
 use crate::world::{World, now, people};
@@ -25,18 +25,18 @@ const SHAPES: [(usize, usize, usize); 8] = [
 
 fn events(count: usize, first: usize) -> Vec<Event> {
     let event = |n: usize| Event {
-        t: EventType::stored("ArtworkPublished"),
-        o: ObjectId::stored(format!("5334647b139b2165{n:08x}")),
+        kind: EventType::stored("ArtworkPublished"),
+        object: ObjectId::stored(format!("5334647b139b2165{n:08x}")),
         // Each fan-out has ten objects.
-        i: Some(Id::at(now(), (n as u64 / 10).to_be_bytes())),
+        fanout_id: Some(Id::at(now(), (n as u64 / 10).to_be_bytes())),
     };
     (first..first + count).map(event).collect()
 }
 
-fn pushes(ids: &[String], list: Vec<Event>) -> Pushes {
+fn pushes(ids: &[String], list: Vec<Event>) -> PushRequest {
     let mut users: Vec<UserId> = ids.iter().map(UserId::stored).collect();
     users.sort_unstable();
-    Pushes { lists: vec![list], people: users.into_iter().map(|user| (user, 0)).collect() }
+    PushRequest { lists: vec![list], users: users.into_iter().map(|user| (user, 0)).collect() }
 }
 
 pub async fn standing_days() {
@@ -106,8 +106,8 @@ pub async fn processor(world: &World) -> f64 {
 
 fn add_to_set(day: Day, ids: &[String], list: &[Event]) -> Vec<RawDocumentBuf> {
     let entry = |event: &Event| {
-        let i = event.i.map(|id| bson::oid::ObjectId::from_bytes(id.bytes()));
-        doc! {"t": event.t.as_str(), "o": event.o.as_str(), "i": i}
+        let i = event.fanout_id.map(|id| bson::oid::ObjectId::from_bytes(id.bytes()));
+        doc! {"t": event.kind.as_str(), "o": event.object.as_str(), "i": i}
     };
     let entries: Vec<_> = list.iter().map(entry).collect();
     let room = format!("events.{}", 1_000 - list.len());
@@ -121,7 +121,7 @@ fn add_to_set(day: Day, ids: &[String], list: &[Event]) -> Vec<RawDocumentBuf> {
         };
         let updates: Vec<_> = ids.iter().map(statement).collect();
         let command = doc! {
-            "update": day.collection(),
+            "update": day.collection_name(),
             "ordered": false,
             "writeConcern": {"w": "majority", "j": true},
             "updates": updates,

@@ -2,10 +2,10 @@
 
 use chrono::{DateTime, Datelike, TimeDelta, Timelike, Utc, Weekday};
 use chrono_tz::Tz;
-use tidings::domain::schedule::Common;
+use tidings::domain::schedule::DigestDefaults;
 use tidings::domain::user::DigestPreference;
 use tidings::domain::{Address, Cadence, Day, Id, StackId, User, UserId};
-use tidings::engine::Silent;
+use tidings::engine::NoProgress;
 use tidings::engine::digest::DigestRequest;
 use tidings::store::NewMarker;
 
@@ -59,7 +59,7 @@ async fn choosers(world: &World, ids: &[String], one_in: usize) {
 
 /// Marks the two oldest days of all users who are not due, as their last digest would have done.
 async fn emailed(world: &World, ids: &[String], one_in: usize) {
-    let days: Vec<Day> = (DAYS - 2..DAYS).map(|back| Day::of(now()).back(back)).collect();
+    let days: Vec<Day> = (DAYS - 2..DAYS).map(|back| Day::of(now()).days_before(back)).collect();
     let mut markers: Vec<NewMarker> = Vec::new();
     let mut ids: Vec<(usize, &String)> = ids.iter().enumerate().collect();
     ids.sort_unstable_by_key(|(_, id)| *id);
@@ -68,7 +68,7 @@ async fn emailed(world: &World, ids: &[String], one_in: usize) {
         markers.push(NewMarker::Flushed(
             UserId::stored(id),
             Id::at(now(), [0, 0, 0, 0, a, b, c, d]),
-            days.iter().map(|day| (StackId::of(*day), EVENTS as u32)).collect(),
+            days.iter().map(|day| (StackId::for_day(*day), EVENTS as u32)).collect(),
         ));
     }
     for markers in markers.chunks(10_000) {
@@ -84,16 +84,17 @@ fn hour_day() -> Weekday {
 /// are due.
 async fn tick(world: &World) -> u64 {
     let digests = world.app.digests();
-    let common = Common { schedule: world.app.config.digest.schedule, mandatory: false };
+    let common =
+        DigestDefaults { schedule: world.app.config.digest.schedule, sends_mandatory: false };
     let since = hour() - TimeDelta::minutes(15);
-    let found = digests.fallen_due(&common, since, now()).await;
+    let found = digests.users_due_between(&common, since, now()).await;
     look(world, found.expect("the index")).await
 }
 
 /// Scans all users, or only `users`, in a dry run. Returns how many are due.
 async fn look(world: &World, users: Option<Vec<UserId>>) -> u64 {
     let request = DigestRequest { users, dry_run: true, ..DigestRequest::default() };
-    let report = world.app.digests().run(&request, &Silent).await;
+    let report = world.app.digests().run(&request, &NoProgress).await;
     report.expect("a rehearsal").due.users
 }
 
@@ -112,9 +113,10 @@ pub async fn ticks() {
     let [mut nobody, mut ours, mut full, mut dense] = [(); 4].map(|()| Rounds::default());
     for _ in 0..rounds(5) {
         let digests = many.app.digests();
-        let common = Common { schedule: many.app.config.digest.schedule, mandatory: false };
+        let common =
+            DigestDefaults { schedule: many.app.config.digest.schedule, sends_mandatory: false };
         let quiet = hour() + TimeDelta::minutes(15);
-        let (found, took) = timed(digests.fallen_due(&common, quiet, now())).await;
+        let (found, took) = timed(digests.users_due_between(&common, quiet, now())).await;
         assert_eq!(found.expect("the index"), Some(Vec::new()));
         nobody.note(1, took);
         let (found, took) = timed(tick(&many)).await;

@@ -14,9 +14,9 @@ use tidings::app::App;
 use tidings::clock::{Ids, ManualClock};
 use tidings::config::Config;
 use tidings::domain::{Address, Day, FollowKey, User, UserId};
-use tidings::email::{Certainty, Checked, Mailer, Message, Outcome, Permit};
+use tidings::email::{CheckResult, Mailer, Message, Outcome, Resolution, SendPermit};
 use tidings::store::mongo::{Mongo, MongoOptions};
-use tidings::store::{Directory, FollowChange, Store, Summing};
+use tidings::store::{DaySumBuilder, Directory, FollowChange, Store};
 
 /// Returns the connection string of the throw-away server.
 pub fn url() -> String {
@@ -74,7 +74,7 @@ impl World {
     /// of tidings. Users have different events.
     pub async fn fill(&self, people: &[String], days: u32, events: usize) {
         for back in (0..days).rev() {
-            let day = Day::of(now()).back(back);
+            let day = Day::of(now()).days_before(back);
             fill_day(&self.db, day, people, events, 4_000).await;
         }
     }
@@ -82,19 +82,19 @@ impl World {
     /// Fills days like [`World::fill`], but all users have the same events.
     pub async fn fill_alike(&self, people: &[String], days: u32, events: usize) {
         for back in (0..days).rev() {
-            let day = Day::of(now()).back(back);
+            let day = Day::of(now()).days_before(back);
             fill_day(&self.db, day, people, events, 1).await;
         }
     }
 
     /// Drops a day, so that no user has a stack on it.
     pub async fn drop_day(&self, day: Day) {
-        let (mut sum, mut chunks) = (Summing::default(), self.store.export_day(day));
+        let (mut sum, mut chunks) = (DaySumBuilder::default(), self.store.export_day(day));
         while let Some(lines) = chunks.try_next().await.expect("the day") {
             lines.iter().for_each(|line| sum.add(line));
         }
         drop(chunks);
-        let dropped = self.store.drop_day(day, &sum.end()).await;
+        let dropped = self.store.drop_day(day, &sum.finish()).await;
         assert!(dropped.expect("a fresh day"));
     }
 
@@ -146,7 +146,7 @@ pub fn people(count: usize) -> Vec<String> {
 /// Inserts a clustered day on which every user has one of `lists` different lists of `events`
 /// events.
 async fn fill_day(db: &Database, day: Day, people: &[String], events: usize, lists: usize) {
-    let name = day.collection();
+    let name = day.collection_name();
     let create = doc! {"create": &name, "clusteredIndex": {"key": {"_id": 1}, "unique": true}};
     db.run_command(create).await.expect("a clustered collection");
     let collection = db.collection::<RawDocumentBuf>(&name);
@@ -177,7 +177,7 @@ fn fanout_id(day: Day) -> ObjectId {
 
 /// Returns the names of the day collections of the window, oldest first.
 pub fn day_names(days: u32) -> Vec<String> {
-    (0..days).rev().map(|back| Day::of(now()).back(back).collection()).collect()
+    (0..days).rev().map(|back| Day::of(now()).days_before(back).collection_name()).collect()
 }
 
 /// A provider that accepts every email and sends none.
@@ -185,20 +185,25 @@ pub struct Nowhere;
 
 #[async_trait::async_trait]
 impl Mailer for Nowhere {
-    fn calls(&self, messages: &[Message]) -> Vec<Vec<usize>> {
+    fn split_into_calls(&self, messages: &[Message]) -> Vec<Vec<usize>> {
         vec![(0..messages.len()).collect()]
     }
 
-    async fn send(&self, _reference: &str, messages: &[Message], _leave: &Permit) -> Vec<Outcome> {
+    async fn send(
+        &self,
+        _reference: &str,
+        messages: &[Message],
+        _leave: &SendPermit,
+    ) -> Vec<Outcome> {
         messages.iter().map(|message| Outcome::Accepted(message.delivery.to_string())).collect()
     }
 
-    fn certainty(&self) -> Certainty {
-        Certainty::Repeat { within: None }
+    fn resolution(&self) -> Resolution {
+        Resolution::Repeat { within: None }
     }
 
-    async fn check(&self) -> Checked {
-        Checked::ready("accepts every email")
+    async fn check(&self) -> CheckResult {
+        CheckResult::ready("accepts every email")
     }
 
     fn name(&self) -> &str {

@@ -11,8 +11,8 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 
 use crate::clock::Clock;
-use crate::domain::delivery::{Cause, Transition};
-use crate::domain::{Delivery, DeliveryId, FanOutProgress, Fanout, Feedback, Id};
+use crate::domain::delivery::{SettlementCause, Transition};
+use crate::domain::{Delivery, DeliveryId, Fanout, FanoutProgress, Feedback, Id};
 use crate::metrics::Metrics;
 use crate::store::{Acceptance, Intercept, Result, Store};
 
@@ -39,7 +39,7 @@ impl Intercept for MeasuredStore {
         }
         let started = Instant::now();
         let result = work.await;
-        self.metrics.stored(verb, started.elapsed(), result.is_ok());
+        self.metrics.record_store_call(verb, started.elapsed(), result.is_ok());
         result
     }
 
@@ -54,7 +54,7 @@ impl Intercept for MeasuredStore {
         let mut is_first = true;
         let measured = chunks.inspect(move |chunk| {
             if is_first || chunk.is_err() {
-                self.metrics.stored(verb, started.elapsed(), chunk.is_ok());
+                self.metrics.record_store_call(verb, started.elapsed(), chunk.is_ok());
             }
             is_first = false;
         });
@@ -64,13 +64,13 @@ impl Intercept for MeasuredStore {
     fn accepted(&self, fanouts: &[Fanout], outcomes: &[Acceptance]) {
         for (fanout, outcome) in fanouts.iter().zip(outcomes) {
             match outcome {
-                Acceptance::New => self.metrics.accepted(fanout.kind.as_str()),
-                Acceptance::Known(_) => self.metrics.repeated(),
+                Acceptance::New => self.metrics.count_accepted_event(fanout.kind.as_str()),
+                Acceptance::Duplicate(_) => self.metrics.count_repeated_event(),
             }
         }
     }
 
-    fn saved(&self, progress: &[(Id, FanOutProgress)], saved: &[bool]) {
+    fn saved(&self, progress: &[(Id, FanoutProgress)], saved: &[bool]) {
         let now = self.clock.now();
         for ((id, progress), is_saved) in progress.iter().zip(saved) {
             if !is_saved || !progress.done {
@@ -78,14 +78,14 @@ impl Intercept for MeasuredStore {
             }
             let lag = (now - id.time()).to_std().unwrap_or_default();
             let counts = progress.counts;
-            self.metrics.fanned_out(lag, counts.people, counts.pushed, counts.capped);
+            self.metrics.record_fan_out(lag, counts.people, counts.pushed, counts.capped);
             tracing::debug!(event = %id, people = counts.people, "an event was fanned out");
         }
     }
 
     fn opened(&self, rows: &[Delivery], opened: &[bool]) {
         for (row, _) in rows.iter().zip(opened).filter(|(_, is_opened)| **is_opened) {
-            self.metrics.opened(occasion(&row.id));
+            self.metrics.count_opened_delivery(occasion(&row.id));
         }
     }
 
@@ -98,7 +98,7 @@ impl Intercept for MeasuredStore {
     fn reported(&self, feedback: &[(DeliveryId, Feedback)], _: &()) {
         for (delivery, Feedback { news, .. }) in feedback {
             let (delivery, news) = (delivery.tag(), news.as_str());
-            self.metrics.reported(news);
+            self.metrics.count_report(news);
             tracing::debug!(%delivery, news, "a report was recorded");
         }
     }
@@ -109,15 +109,15 @@ impl MeasuredStore {
     fn count_transition(&self, transition: &Transition) {
         let occasion = occasion(transition.id());
         match transition {
-            Transition::Settle(settlement) | Transition::Conclude(settlement) => {
+            Transition::Settle(settlement) | Transition::SettleAndClose(settlement) => {
                 let state = settlement.state.as_str();
-                let cause = settlement.cause.map_or("", Cause::as_str);
-                self.metrics.settled(occasion, state, cause);
+                let cause = settlement.cause.map_or("", SettlementCause::as_str);
+                self.metrics.count_settled_delivery(occasion, state, cause);
                 let delivery = settlement.id.tag();
                 tracing::debug!(%delivery, occasion, state, "a delivery ended");
             }
             Transition::Defer(deferral) => {
-                self.metrics.deferred(occasion);
+                self.metrics.count_deferral(occasion);
                 let delivery = deferral.id.tag();
                 tracing::debug!(%delivery, occasion, "a delivery was deferred");
             }
@@ -125,7 +125,7 @@ impl MeasuredStore {
                 let delivery = handover.id.tag();
                 tracing::debug!(%delivery, occasion, call = handover.call, "a delivery is sent");
             }
-            Transition::Recall(_) | Transition::Hold(_) => {}
+            Transition::ReturnToPending(_) | Transition::RenewLease(_) => {}
         }
     }
 }

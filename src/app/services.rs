@@ -3,21 +3,21 @@
 use super::App;
 use crate::engine::access::keys::ServerKeys;
 use crate::engine::access::tokens::UserTokens;
-use crate::engine::archive::Archive;
+use crate::engine::archive::ArchiveService;
 use crate::engine::archive::expired_records::Cleaner;
 use crate::engine::batches::BatchService;
 use crate::engine::delivery::operator_actions::DeliveryService;
 use crate::engine::delivery::{Compose, Sender};
-use crate::engine::digest::Digests;
-use crate::engine::digest::old_days::BacklogDays;
-use crate::engine::fanout::{Fanouts, Lingering};
-use crate::engine::feed::Feeds;
+use crate::engine::digest::DigestService;
+use crate::engine::digest::old_days::BacklogService;
+use crate::engine::fanout::{FanOutService, WaitingFanouts};
+use crate::engine::feed::FeedService;
 use crate::engine::feedback::FeedbackService;
 use crate::engine::feedback::suppressions::SuppressionService;
-use crate::engine::ingest::Notify;
+use crate::engine::ingest::EventService;
 use crate::engine::ingest::objects::ObjectService;
-use crate::engine::users::import::Import;
-use crate::engine::users::records::PeopleService;
+use crate::engine::users::import::FileImport;
+use crate::engine::users::records::UserService;
 use crate::engine::users::unknown_names::NameLookup;
 use crate::engine::worker::{Activity, Worker};
 use crate::operate::dry_run::{DryRun, MAX_RENDERED};
@@ -50,54 +50,54 @@ macro_rules! services {
 
 services! {
     /// Accepts events.
-    notify -> Notify { context, coalescer: event_coalescer };
+    notify -> EventService { context, coalescer: event_coalescer };
     /// Finds unknown types, objects and users of events.
-    known -> NameLookup { context, coalescer: name_coalescer };
+    name_lookup -> NameLookup { context, shared_lookups: name_coalescer };
     /// Reads and writes objects, except those of mapped models, and retracts events.
     objects -> ObjectService { context, feed_cache } with batches;
     /// Imports files.
-    import -> Import {} with people, notify, objects, suppressions;
+    import -> FileImport {} with users, notify, objects, suppressions;
     /// Reads feeds, and marks their items.
-    feeds -> Feeds { context, cache: feed_cache, reads: feed_coalescer, coalescer: mark_coalescer };
+    feeds -> FeedService { context, cache: feed_cache, feed_reads: feed_coalescer, mark_writes: mark_coalescer };
     /// Lists, settles and retries deliveries.
     deliveries -> DeliveryService { context };
     /// Finds and sends the digests that are due.
-    digests -> Digests { context } with sender, backlog;
+    digests -> DigestService { context } with sender, backlog;
     /// Finds the backlog of days that have left the window, and flushes users.
-    backlog -> BacklogDays { context };
+    backlog -> BacklogService { context };
     /// Fills, closes, cancels and lists batches.
     batches -> BatchService { context };
     /// Finds the emails that one user would get now.
-    of_person -> OfPerson {} with digests, batches;
+    user_emails -> OfPerson {} with digests, batches;
     /// Creates, changes, exports and erases users, and changes their follows.
-    people -> PeopleService { context, feed_cache } with batches;
+    users -> UserService { context, feed_cache } with batches;
     /// Lists and changes the suppressed addresses.
     suppressions -> SuppressionService { context };
     /// Verifies and records the reports of providers.
-    feedback -> FeedbackService { context, pinned } with people;
+    feedback -> FeedbackService { context, pinned } with users;
     /// Creates, lists and revokes server keys.
     keys -> ServerKeys { context };
     /// Records that a worker runs, and when digests last ran.
     activity -> Activity { context };
     /// Exports, drops and restores old days.
-    archive -> Archive { context } with backlog;
+    archive -> ArchiveService { context } with backlog;
     /// Explains why a user gets an event or not.
     explain -> Explain { context } with batches, compose, backlog;
     /// Reports the state of the whole installation.
-    status -> StatusService { context } with activity, deliveries, backlog, known;
+    status -> StatusService { context } with activity, deliveries, backlog, name_lookup;
     /// Answers scrapes of metrics.
     scrape -> Scrape { context, cache: scrape_cache } with backlog;
 }
 
 impl App {
     /// Fans out accepted events.
-    pub fn fanouts(&self) -> Fanouts {
-        Fanouts {
+    pub fn fanouts(&self) -> FanOutService {
+        FanOutService {
             context: self.context.clone(),
             batches: self.batches(),
             backlog: self.backlog(),
             feed_cache: self.feed_cache.clone(),
-            lingering: Lingering::default(),
+            waiting_fanouts: WaitingFanouts::default(),
         }
     }
 

@@ -7,7 +7,7 @@ use clap::Args as Arguments;
 
 use super::exit::explain_failure;
 use super::session::{Access, Exit, Session, phrases};
-use crate::engine::archive::{ArchiveRequest, part_of};
+use crate::engine::archive::{ArchiveRequest, part_number};
 use crate::wire::transfer::{DayFate, DayReport};
 
 /// Drop old days, optionally exporting them first
@@ -67,16 +67,16 @@ impl Args {
     /// Returns the line for a day. Days that are too young or in the window are only counted.
     fn describe(&self, report: &DayReport) -> Option<String> {
         let why_kept = match &report.fate {
-            DayFate::InWindow | DayFate::Young => return None,
+            DayFate::InWindow | DayFate::TooYoung => return None,
             DayFate::Busy => {
                 "a fan-out still writes to it (tidings worker --once finishes it)".to_owned()
             }
-            DayFate::Unmailed { people, events } => {
+            DayFate::NotEmailed { users: people, events } => {
                 let (users, events) = (phrases::users(*people), phrases::events(*events));
                 let force = "(--force drops the day anyway)";
                 format!("{users} should have been emailed {events} {force}")
             }
-            DayFate::Held => "another process archives or restores it".to_owned(),
+            DayFate::Leased => "another process archives or restores it".to_owned(),
             DayFate::Changed => "it was written to meanwhile; the next run drops it".to_owned(),
             DayFate::Failed { why } => format!("it could not be archived: {why}"),
             DayFate::Dropped { file } => {
@@ -115,8 +115,8 @@ fn group_of(day: &DayReport) -> &'static str {
     match day.fate {
         DayFate::Dropped { .. } => DROPPED,
         DayFate::Failed { .. } => FAILED,
-        DayFate::Young | DayFate::InWindow => YOUNG,
-        DayFate::Busy | DayFate::Unmailed { .. } | DayFate::Held | DayFate::Changed => KEPT,
+        DayFate::TooYoung | DayFate::InWindow => YOUNG,
+        DayFate::Busy | DayFate::NotEmailed { .. } | DayFate::Leased | DayFate::Changed => KEPT,
     }
 }
 
@@ -143,7 +143,7 @@ impl RestoreArgs {
         let (mut good, mut bad) = (0, 0);
         // Later parts of a day are appended to earlier ones, so their order matters.
         let mut files: Vec<&PathBuf> = self.files.iter().collect();
-        files.sort_by_key(|file| part_of(file));
+        files.sort_by_key(|file| part_number(file));
         for file in files {
             match archive.restore(file, &screen.progress_bar("stacks restored")).await {
                 Err(error) => {

@@ -7,7 +7,7 @@ use super::session::{Access, App, Column, Exit, Refusal, Screen, Session, Table,
 use crate::domain::batch::RemovedEvents;
 use crate::domain::{BatchKey, BatchState, EventType, Id, ObjectId, UserId};
 use crate::engine::Error;
-use crate::engine::batches::{BatchFilter, End};
+use crate::engine::batches::{BatchFilter, EndAction};
 use crate::wire::batch::BatchView;
 
 /// List batches, or show, close and cancel them
@@ -79,8 +79,8 @@ impl Args {
         match &self.verb {
             None => self.list(&app, screen).await,
             Some(Verb::Show { id }) => show(*id, &app, screen).await,
-            Some(Verb::Close { ids }) => end(ids, End::Close, &app, screen).await,
-            Some(Verb::Cancel { ids }) => end(ids, End::Cancel, &app, screen).await,
+            Some(Verb::Close { ids }) => end(ids, EndAction::Close, &app, screen).await,
+            Some(Verb::Cancel { ids }) => end(ids, EndAction::Cancel, &app, screen).await,
             Some(Verb::TakeOut { kind, objects }) => take_out(kind, objects, &app, screen).await,
         }
     }
@@ -150,11 +150,11 @@ fn email_outcome(view: &BatchView) -> String {
     }
 }
 
-async fn end(ids: &[Id], end: End, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+async fn end(ids: &[Id], end: EndAction, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
     let (service, mut good) = (app.batches(), 0);
     let result = match end {
-        End::Close => "is closing; a worker emails it in its next round",
-        End::Cancel => "is canceled",
+        EndAction::Close => "is closing; a worker emails it in its next round",
+        EndAction::Cancel => "is canceled",
     };
     for id in ids {
         match service.end(*id, end).await {

@@ -9,9 +9,9 @@ use super::session::{
 };
 use crate::domain::delivery::OperatorDecision;
 use crate::domain::{DeliveryId, DeliveryState, ReportKind, UserId};
-use crate::engine::delivery::operator_actions::Only;
-use crate::store::Span;
-use crate::wire::delivery::{DeliveryRow, DeliveryStory, Listed};
+use crate::engine::delivery::operator_actions::DeliverySelection;
+use crate::store::TimeRange;
+use crate::wire::delivery::{DeliveryRow, DeliveryStory, ListedDelivery};
 
 /// List emails and their outcomes, newest first
 #[derive(Debug, Arguments)]
@@ -79,10 +79,10 @@ impl Args {
     }
 
     async fn list(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
-        let filter = Only {
+        let filter = DeliverySelection {
             state: self.state,
             user: self.user.clone(),
-            span: Span { since: self.since, until: self.until },
+            span: TimeRange { since: self.since, until: self.until },
             feedback: self.bounced.then_some(ReportKind::Bounced),
         };
         let limit = usize::from(self.limit);
@@ -90,9 +90,9 @@ impl Args {
         let cut_note = phrases::cut(&mut rows, limit, "--user, --state or --since");
         let mut listed = Vec::with_capacity(rows.len());
         for row in rows {
-            let DeliveryStory { row, email, .. } = app.compose().story(row).await?;
+            let DeliveryStory { row, email, .. } = app.compose().describe_delivery(row).await?;
             let subject = email.map(|email| email.subject);
-            listed.push(Listed { row, subject });
+            listed.push(ListedDelivery { row, subject });
         }
         if !screen.answer(&listed)? {
             let rows = listed.iter().map(|email| (&email.row, email.subject.as_deref()));
@@ -107,12 +107,12 @@ pub(super) fn table<'a>(
     rows: impl IntoIterator<Item = (&'a DeliveryRow, Option<&'a str>)>,
 ) -> Table {
     fn last_change(row: &DeliveryRow) -> DateTime<Utc> {
-        row.settled.or(row.tried).unwrap_or(row.created)
+        row.settled.or(row.called_at).unwrap_or(row.created)
     }
     let columns: &[Column<(&'a DeliveryRow, Option<&'a str>)>] = &[
         Column("time (UTC)", Full, |(row, _)| phrases::minute(last_change(row))),
         Column("state", Full, |(row, _)| phrases::delivery_state(row)),
-        Column("events", Number, |(row, _)| phrases::number(row.items.into())),
+        Column("events", Number, |(row, _)| phrases::number(row.event_count.into())),
         Column("tried", Number, |(row, _)| phrases::number(row.attempts.into())),
         Column("delivery", Full, |(row, _)| row.id.to_string()),
         Column("subject", Cut, |(_, subject)| subject.unwrap_or_default().to_owned()),
@@ -144,11 +144,11 @@ impl RetryArgs {
             app.deliveries().retry(&ids).await?
         };
         let bad = (retried.busy.len() + retried.not_failed.len()) as u64;
-        let exit = Exit::of(retried.again, bad);
+        let exit = Exit::of(retried.reopened, bad);
         if screen.answer(&retried)? {
             return Ok(exit);
         }
-        screen.line(match retried.again {
+        screen.line(match retried.reopened {
             0 => "no failed email is tried again".to_owned(),
             n => format!("{} will be tried again by the next run or a worker", phrases::emails(n)),
         })?;
@@ -198,8 +198,8 @@ impl SettleArgs {
             screen.line(format!("{id} is {result}"))?;
             return Ok(Exit::Done);
         }
-        let span = Span { since: self.since, until: self.until };
-        let rows = deliveries.unknown(self.call.as_deref(), &span).await?;
+        let span = TimeRange { since: self.since, until: self.until };
+        let rows = deliveries.find_unknown(self.call.as_deref(), &span).await?;
         let settled = deliveries.settle_all(&rows, decision).await?;
         screen.line(format!("{}: {result}", phrases::emails(settled.settled)))?;
         if settled.busy > 0 {
@@ -216,7 +216,7 @@ async fn show(id: &str, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> 
         let what = format!("there is no delivery {id}");
         return Err(Refusal::new(what, "tidings deliveries, which lists them").into());
     };
-    let story = app.compose().story(row).await?;
+    let story = app.compose().describe_delivery(row).await?;
     if !screen.answer(&story)? {
         show_story(&story, screen)?;
     }
@@ -228,10 +228,10 @@ fn history(story: &DeliveryStory) -> Table {
     let (row, mut table) = (&story.row, Table::facts());
     let minute = |at: Option<DateTime<Utc>>| at.map(phrases::minute);
     let attempts = phrases::count(u64::from(row.attempts), "attempt", "attempts");
-    let tried = minute(row.tried).map(|at| format!("{at} ({attempts})"));
-    let lease = story.held_by.as_ref().zip(minute(story.held_until));
+    let tried = minute(row.called_at).map(|at| format!("{at} ({attempts})"));
+    let lease = story.leased_by.as_ref().zip(minute(story.leased_until));
     let report = row.feedback.zip(minute(row.feedback_at));
-    let waits_until = row.not_before.filter(|_| !row.state.settled());
+    let waits_until = row.not_before.filter(|_| !row.state.is_settled());
     table.add("  created", phrases::minute(row.created));
     table.add("  handed over", tried);
     table.add("  waits until", minute(waits_until));
@@ -240,7 +240,7 @@ fn history(story: &DeliveryStory) -> Table {
     table.add("  because", row.reason.clone());
     table.add("  provider's id", row.provider_id.clone());
     table.add("  reported", report.map(|(report, at)| format!("{report} {at}")));
-    table.add("  cannot be sent", story.barred.clone());
+    table.add("  cannot be sent", story.send_obstacle.clone());
     table
 }
 
@@ -260,7 +260,7 @@ fn show_story(story: &DeliveryStory, screen: &mut Screen) -> anyhow::Result<()> 
     for line in std::iter::once(&*email.subject).chain(lines) {
         screen.line(format!("  {line}").trim_end())?;
     }
-    let sent = u64::from(row.items);
+    let sent = u64::from(row.event_count);
     if row.state == DeliveryState::Sent && sent != email.events() {
         let events = phrases::events(sent);
         screen.warning(format!("it was sent with {events}: objects have changed"))?;

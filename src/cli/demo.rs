@@ -15,9 +15,9 @@ use clap::Args as Arguments;
 use super::session::{Access, App, Exit, Refusal, RunCommand, Screen, Session};
 use crate::clock::{Clock, Ids, ManualClock, SystemClock};
 use crate::config::{Config, LogFormat, Sources};
-use crate::demo::folder::{self, Foreign, Served};
-use crate::engine::delivery::brand_identities::outbox;
-use crate::engine::delivery::operator_actions::Only;
+use crate::demo::folder::{self, ForeignFolder, ServedDemo};
+use crate::engine::delivery::brand_identities::new_outbox;
+use crate::engine::delivery::operator_actions::DeliverySelection;
 use crate::operate::open::open_store;
 
 /// See the whole story in a minute: import, notify, feed, digest, batch
@@ -47,9 +47,9 @@ pub(super) const OWN_STORE: &str = "a demo has a store of its own";
 pub(super) const DIR: &str = "tidings-demo";
 
 /// Creates the folder and changes to it, because the paths in the story are relative to it.
-fn create_folder(dir: &Path, served: Option<&Served>, command: &str) -> anyhow::Result<()> {
-    folder::enter(dir, served).map_err(|error| {
-        if !error.is::<Foreign>() {
+fn create_folder(dir: &Path, served: Option<&ServedDemo>, command: &str) -> anyhow::Result<()> {
+    folder::create_and_enter(dir, served).map_err(|error| {
+        if !error.is::<ForeignFolder>() {
             return error;
         }
         let next = format!("{command} --dir DIR, with a new folder");
@@ -60,13 +60,13 @@ fn create_folder(dir: &Path, served: Option<&Served>, command: &str) -> anyhow::
 /// Creates a demo in this folder and returns its app, which runs on the machine's clock.
 pub(super) async fn play_silently(
     dir: &Path,
-    served: &Served,
+    served: &ServedDemo,
     run_command: RunCommand,
 ) -> anyhow::Result<App> {
     create_folder(dir, Some(served), "tidings serve --demo")?;
     let app = play(&mut Screen::new(false, false), run_command, dir).await?;
     let (config, store) = (app.config.as_ref().clone(), app.context.store.clone());
-    let (mailer, clock) = (Arc::new(outbox(&config)), Arc::new(SystemClock));
+    let (mailer, clock) = (Arc::new(new_outbox(&config)), Arc::new(SystemClock));
     let ids = Arc::new(Ids::random());
     Ok(App::assemble(config, store, mailer, clock, ids)?)
 }
@@ -86,7 +86,7 @@ async fn play(screen: &mut Screen, run_command: RunCommand, dir: &Path) -> anyho
     let start = week_ago.and_time(NaiveTime::MIN).and_utc() + TimeDelta::hours(10);
     let clock = Arc::new(ManualClock::at(start));
     let store = open_store(&config, Access::Create).await?;
-    let (mailer, ids) = (Arc::new(outbox(&config)), Arc::new(Ids::random()));
+    let (mailer, ids) = (Arc::new(new_outbox(&config)), Arc::new(Ids::random()));
     let app = App::assemble(config, store, mailer, clock.clone(), ids)?;
     screen.text("tidings  feeds and digests\n\n")?;
     let mut story = DemoStory { screen, run_command, app, clock, now, chapter: 0 };
@@ -133,10 +133,11 @@ impl DemoStory<'_> {
     }
 
     async fn show_latest_email(&mut self, user: &str) -> anyhow::Result<()> {
-        let filter = Only { user: Some(user.parse()?), ..Only::default() };
+        let filter =
+            DeliverySelection { user: Some(user.parse()?), ..DeliverySelection::default() };
         let mut rows = self.app.deliveries().list(&filter, 1).await?;
         let row = rows.pop().context("no email was sent")?;
-        let email = self.app.compose().story(row).await?.email;
+        let email = self.app.compose().describe_delivery(row).await?.email;
         let text = email.context("the email cannot be shown")?.text;
         let lines = text.lines().filter(|line| !line.trim().is_empty());
         for line in lines.take(EXCERPT_LINES).chain(["…"]) {

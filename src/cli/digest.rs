@@ -17,7 +17,7 @@ use crate::engine::digest::DigestRequest;
 use crate::private;
 use crate::render::dry_run_page::{DryRunEmails, DryRunPage};
 use crate::wire::delivery::WaitingEmails;
-use crate::wire::run_report::{DigestReport, DigestRun, Ended, Tally};
+use crate::wire::run_report::{DigestReport, DigestRun, EarlyEnd, Tally};
 use crate::wire::status::DigestActivity;
 
 /// Send the digests that are due
@@ -95,7 +95,7 @@ impl Args {
         let ends_early = is_stopped || result.failure.is_some();
         let mut notes = Vec::new();
         if ends_early {
-            report.ended.get_or_insert(Ended::Stopped);
+            report.ended.get_or_insert(EarlyEnd::Stopped);
             // At the end of the grace, `within_grace` has released the leases.
             if !result.is_cut_off && !self.dry_run {
                 notes.extend(release_leases(app).await);
@@ -106,7 +106,7 @@ impl Args {
             notes.extend(dry_run_notes(app).await?);
             Ok(WaitingEmails::default())
         } else {
-            let run = DigestActivity::of(&report, app.context.clock.now());
+            let run = DigestActivity::from_report(&report, app.context.clock.now());
             let recorded = last_write(ends_early, app.activity().record_digests(&run)).await;
             notes.extend(recorded.err().map(|error| causes(&error)));
             read_waiting_emails(app, request.users.as_deref(), ends_early).await
@@ -212,7 +212,7 @@ impl Args {
             users: Some(self.user.clone()).filter(|users| !users.is_empty()),
             limit: self.limit,
             patience: (!self.no_wait).then_some(app.config.delivery.patience),
-            now: self.now,
+            ignore_hours: self.now,
             dry_run: self.dry_run,
         }
     }
@@ -220,7 +220,7 @@ impl Args {
 
 /// Releases the leases of this process. Returns a note if that fails.
 async fn release_leases(app: &App) -> Option<String> {
-    let error = last_write(true, app.worker().release()).await.err()?;
+    let error = last_write(true, app.worker().release_leases()).await.err()?;
     let effect = "other processes can send its emails once its leases expire";
     Some(format!("{effect}: {}", causes(&error)))
 }
@@ -228,7 +228,7 @@ async fn release_leases(app: &App) -> Option<String> {
 /// Returns notes on what a dry run does not show: a pause stops the emails that it counts, and it
 /// does not include pending events.
 async fn dry_run_notes(app: &App) -> anyhow::Result<Vec<String>> {
-    let pause = app.deliveries().pause().await?;
+    let pause = app.deliveries().current_pause().await?;
     let paused = pause.map(|pause| format!("no email is sent: {}", pause_text(&pause)));
     let pending = app.status().not_fanned_out().await?;
     let not_included = (pending > 0).then(|| {
@@ -262,8 +262,8 @@ fn check_page(path: &Path) -> Result<(), Refusal> {
 
 /// Returns 3 if only some emails were sent, and 1 if none was. A pause is never a success.
 fn exit_of_report(report: &DigestReport) -> Exit {
-    let paused = u64::from(matches!(report.ended, Some(Ended::Paused(_))));
-    exit_of_tally(&report.emails, report.due.held + paused)
+    let paused = u64::from(matches!(report.ended, Some(EarlyEnd::Paused(_))));
+    exit_of_tally(&report.emails, report.due.not_started + paused)
 }
 
 /// Does the same for the outcomes of emails. `not_started` emails are not among them.
@@ -279,18 +279,20 @@ pub(super) fn pause_text(pause: &Pause) -> String {
     format!("paused since {since} UTC: {}", pause.reason)
 }
 
-fn why_ended(ended: &Ended) -> String {
+fn why_ended(ended: &EarlyEnd) -> String {
     match ended {
-        Ended::Paused(pause) => {
+        EarlyEnd::Paused(pause) => {
             let next =
                 "fix that, then `tidings digest --resume`; until then no process sends anything";
             format!("{}\n  try: {next}", pause_text(pause))
         }
-        Ended::Patience => {
+        EarlyEnd::Patience => {
             let next = "the next run continues with them";
             format!("some emails still wait, and none was settled for delivery.patience; {next}")
         }
-        Ended::Stopped => "stopped while some emails wait; the next run goes on with them".into(),
+        EarlyEnd::Stopped => {
+            "stopped while some emails wait; the next run goes on with them".into()
+        }
     }
 }
 
@@ -303,8 +305,8 @@ fn sentence(report: &DigestReport, request: &DigestRequest, outbox: Option<&Path
         phrases::list([
             Some(due_users(report)),
             Some(email_outcomes(&report.emails, outbox)),
-            phrases::nonzero(report.due.held, "not started"),
-            report.limited.then(|| "stopped at the limit".to_owned()),
+            phrases::nonzero(report.due.not_started, "not started"),
+            report.is_limited.then(|| "stopped at the limit".to_owned()),
         ])
     };
     phrases::clauses([result, not_emailed(report, request)])
@@ -312,7 +314,7 @@ fn sentence(report: &DigestReport, request: &DigestRequest, outbox: Option<&Path
 
 fn due_users(report: &DigestReport) -> String {
     match report.due.users {
-        0 if report.users.scanned == 0 && report.ended == Some(Ended::Stopped) => {
+        0 if report.users.scanned == 0 && report.ended == Some(EarlyEnd::Stopped) => {
             "no user was checked".into()
         }
         0 if report.users.scanned == 0 => "no user has new events".into(),
@@ -323,13 +325,13 @@ fn due_users(report: &DigestReport) -> String {
 
 fn would_be_sent(report: &DigestReport) -> String {
     let (due, events) = (due_users(report), phrases::events(report.due.events));
-    let (sent, waiting) = (report.emails_ahead(), report.dry_run.no_brand);
+    let (sent, waiting) = (report.emails_to_send(), report.dry_run.waits_for_brand);
     if report.due.users == 0 {
         return format!("{due} (dry run)");
     }
     if waiting == 0 {
         let emails = phrases::emails(sent);
-        let limit = if report.limited { ", up to the limit" } else { "" };
+        let limit = if report.is_limited { ", up to the limit" } else { "" };
         return format!("{due}, would send {emails} ({events}); dry run{limit}");
     }
     let emailed = if sent == 0 { "none".to_owned() } else { phrases::number(sent) };
@@ -362,7 +364,7 @@ pub(super) fn email_outcomes(tally: &Tally, outbox: Option<&Path>) -> String {
 /// Returns which users get no email now, and why.
 fn not_emailed(report: &DigestReport, request: &DigestRequest) -> String {
     let users = &report.users;
-    let has_hint = report.due.users == 0 && !request.now;
+    let has_hint = report.due.users == 0 && !request.ignore_hours;
     let hint = if has_hint { "; --now does not wait" } else { "" };
     let next_due = users.next_due.map(|at| format!(" (next due {}{hint})", phrases::minute(at)));
     let waiting = phrases::nonzero(users.waiting, "waiting");
@@ -373,7 +375,7 @@ fn not_emailed(report: &DigestReport, request: &DigestRequest) -> String {
     let busy = "with an email that waits, or that another worker handles";
     let others = [
         waiting.map(|waiting| waiting + &next_due.unwrap_or_default()),
-        phrases::nonzero(users.mailed_already, "emailed this period already"),
+        phrases::nonzero(users.emailed_already, "emailed this period already"),
         failed(report),
         phrases::nonzero(users.withdrawn, "with nothing left that applies"),
         phrases::nonzero(report.due.busy, busy),
@@ -385,7 +387,7 @@ fn not_emailed(report: &DigestReport, request: &DigestRequest) -> String {
 /// deliveries retry does it now)`.
 fn failed(report: &DigestReport) -> Option<String> {
     let failed = phrases::nonzero(report.users.failed_already, "failed this period")?;
-    let retry = report.users.tried_again.map(|at| {
+    let retry = report.users.next_retry.map(|at| {
         let at = phrases::minute(at);
         format!(" (tried again from {at}; tidings deliveries retry does it now)")
     });

@@ -84,7 +84,7 @@ fn users_waiting_for_a_brand_are_not_counted_as_emailed() {
     let line = |no_brand, busy| {
         let mut counted = DigestReport::default();
         (counted.due.users, counted.due.events) = (3, 9);
-        (counted.dry_run.no_brand, counted.due.busy) = (no_brand, busy);
+        (counted.dry_run.waits_for_brand, counted.due.busy) = (no_brand, busy);
         sentence(&counted, &request, None)
     };
 
@@ -115,10 +115,10 @@ fn emails_written_to_the_outbox_are_shown_with_its_path() {
 
 #[test]
 fn the_backlog_and_expired_events_are_shown_by_users_events_and_day() {
-    let pending = |people, events| PendingCounts { people, events };
+    let pending = |people, events| PendingCounts { users: people, events };
     let day = "20140401".parse().unwrap();
     let report = BacklogReport {
-        older: pending(1, 12),
+        backlog: pending(1, 12),
         blocked: pending(2, 5),
         expired: BTreeMap::from([(day, pending(3, 40))]),
         expired_blocked: pending(1, 30),
@@ -140,7 +140,7 @@ fn the_backlog_and_expired_events_are_shown_by_users_events_and_day() {
 fn failed_users_are_counted_apart_from_emailed_users() {
     let mut report = DigestReport::default();
     report.users.failed_already = 2;
-    report.users.tried_again = Some(Utc.with_ymd_and_hms(2014, 4, 21, 11, 0, 0).unwrap());
+    report.users.next_retry = Some(Utc.with_ymd_and_hms(2014, 4, 21, 11, 0, 0).unwrap());
 
     let line = sentence(&report, &DigestRequest::default(), None);
 

@@ -9,7 +9,7 @@ use clap::Args as Arguments;
 use super::session::Fit::{Full, Wrap};
 use super::session::{Column, Exit, Screen, Session, Table, phrases};
 use crate::clock::SystemClock;
-use crate::config::Problems;
+use crate::config::ConfigProblems;
 use crate::operate::doctor::{DoctorOptions, doctor};
 use crate::operate::open::is_missing;
 use crate::wire::status::{Diagnosis, Finding, Severity};
@@ -73,13 +73,14 @@ impl Args {
 }
 
 /// Returns the problems of the configuration as findings.
-fn configuration_findings(problems: &Problems) -> Vec<Finding> {
+fn configuration_findings(problems: &ConfigProblems) -> Vec<Finding> {
     let advice = "fix it; `tidings config --defaults` shows every option";
     let errors = problems.0.iter().map(|problem| {
         let found = format!("{}: {}", problem.option, problem.what);
-        Finding::error(found, advice).of("configuration")
+        Finding::error(found, advice).for_check("configuration")
     });
-    let rest = Finding::unchecked("needs a configuration that can be read").of("everything else");
+    let rest =
+        Finding::unchecked("needs a configuration that can be read").for_check("everything else");
     errors.chain([rest]).collect()
 }
 
@@ -116,8 +117,8 @@ fn show(findings: &[Finding], screen: &mut Screen) -> std::io::Result<()> {
 /// Joins the finding and the advice on one line.
 fn text_of(finding: &Finding) -> String {
     let text = match &finding.advice {
-        Some(advice) => format!("{} → {advice}", finding.found),
-        None => finding.found.clone(),
+        Some(advice) => format!("{} → {advice}", finding.result),
+        None => finding.result.clone(),
     };
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -128,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_finding_is_one_line_with_its_advice() {
-        let finding = Finding::error("v=DMARC1\n; p=x", "fix it").of("DMARC");
+        let finding = Finding::error("v=DMARC1\n; p=x", "fix it").for_check("DMARC");
 
         assert_eq!(text_of(&finding), "v=DMARC1 ; p=x → fix it");
     }

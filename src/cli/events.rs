@@ -9,15 +9,15 @@ use super::exit::{WithoutKeys, causes};
 use super::remaining_work::{FanOutArgs, FanOutResult};
 use super::session::{Access, Exit, Session, phrases};
 use crate::domain::details::Actor;
-use crate::domain::messages::list_first;
+use crate::domain::messages::join_names;
 use crate::domain::{
-    Audience, BrandName, Details, EventType, FanOutCounts, FanoutState, FollowKey, Invalid,
+    Audience, BrandName, Details, EventType, FanoutCounts, FanoutState, FollowKey, InvalidValue,
     ObjectId, Point, UserId,
 };
 use crate::engine;
 use crate::engine::ingest::NewEvent;
 use crate::wire::Flushed;
-use crate::wire::event::{NAMED, Notified, Receipt};
+use crate::wire::event::{MAX_LISTED_NAMES, Notified, Receipt};
 
 /// Notify users of an event
 ///
@@ -112,13 +112,13 @@ impl NotifyArgs {
         };
         let progress = match app.notify().find(receipt.id).await {
             Ok(Some(fanout)) => Some((fanout.state, fanout.progress.counts)),
-            Ok(None) => Some((FanoutState::Pending, FanOutCounts::default())),
+            Ok(None) => Some((FanoutState::Pending, FanoutCounts::default())),
             Err(error) => {
                 add_failure("the progress of the fan-out", error);
                 None
             }
         };
-        let mut warnings = app.known().warnings(&request).await.unwrap_or_else(|error| {
+        let mut warnings = app.name_lookup().warnings(&request).await.unwrap_or_else(|error| {
             add_failure("the users who will not see it", error);
             Vec::new()
         });
@@ -142,7 +142,7 @@ impl NotifyArgs {
         Ok(exit)
     }
 
-    fn request(&self) -> Result<NewEvent, Invalid> {
+    fn request(&self) -> Result<NewEvent, InvalidValue> {
         let audience = match self.near {
             Some((point, km)) => Audience::near(point, km)?,
             None if self.to.is_empty() => Audience::followers_of(self.followers_of.clone())?,
@@ -169,7 +169,7 @@ impl NotifyArgs {
     }
 }
 
-fn sentence(receipt: Receipt, progress: Option<(FanoutState, FanOutCounts)>) -> String {
+fn sentence(receipt: Receipt, progress: Option<(FanoutState, FanoutCounts)>) -> String {
     let accepted = if receipt.duplicate { "accepted before under this key" } else { "accepted" };
     let progress = match progress {
         None => String::new(),
@@ -206,9 +206,9 @@ impl RetractArgs {
         if screen.answer(&retracted)? {
             return Ok(Exit::Done);
         }
-        let (kind, objects) = (&self.kind, list_first(&retracted.objects, NAMED));
+        let (kind, objects) = (&self.kind, join_names(&retracted.objects, MAX_LISTED_NAMES));
         screen.line(format!("retracted: {kind} about {objects}"))?;
-        let removed = retracted.out;
+        let removed = retracted.removed_events;
         if removed.removed > 0 {
             let events = phrases::events(removed.removed);
             screen.line(format!("{events} removed from open batches"))?;

@@ -8,8 +8,8 @@ use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 
 use super::printable;
-use crate::config::Problems;
-use crate::domain::Invalid;
+use crate::config::ConfigProblems;
+use crate::domain::InvalidValue;
 use crate::domain::messages::error_chain;
 use crate::operate::open::Refusal;
 use crate::{engine, render, store};
@@ -50,10 +50,10 @@ impl From<Exit> for ExitCode {
 }
 
 /// Returns [`Exit::Usage`] for a wrong request, and [`Exit::Failed`] for any other failure.
-pub fn of_failure(failure: &anyhow::Error) -> Exit {
+pub fn exit_of_failure(failure: &anyhow::Error) -> Exit {
     let is_wrong_request = failure.chain().any(|cause| {
-        cause.is::<Problems>()
-            || cause.is::<Invalid>()
+        cause.is::<ConfigProblems>()
+            || cause.is::<InvalidValue>()
             || cause.is::<render::Error>()
             || cause.is::<Refusal>()
             || matches!(
@@ -102,7 +102,8 @@ pub(super) fn causes(failure: &anyhow::Error) -> String {
     let text = error_chain(&**failure);
     // `Problems` is a list with line breaks of its own. Other errors may quote user input, which
     // must not start a new line.
-    let to_printable = if failure.is::<Problems>() { printable::lines } else { printable::line };
+    let to_printable =
+        if failure.is::<ConfigProblems>() { printable::lines } else { printable::line };
     to_printable(&text).into_owned()
 }
 
@@ -118,12 +119,12 @@ fn advice(failure: &anyhow::Error) -> Option<String> {
     };
     failure.chain().find_map(|cause| {
         if let Some(refusal) = cause.downcast_ref::<Refusal>() {
-            return Some(refusal.next.clone());
+            return Some(refusal.suggestion.clone());
         }
         if cause.is::<ServerUnreachable>() {
             return Some("tidings serve, unless the server runs elsewhere".into());
         }
-        if cause.is::<Problems>() {
+        if cause.is::<ConfigProblems>() {
             return Some("tidings config --defaults, which shows every option".into());
         }
         match cause.downcast_ref::<io::Error>().map(io::Error::kind) {
@@ -171,13 +172,13 @@ mod tests {
     #[test]
     fn an_invalid_value_exits_with_2_and_an_unreachable_store_with_1() {
         let value: anyhow::Error =
-            engine::Error::from(Invalid::new("limit", 0, "is too small")).into();
+            engine::Error::from(InvalidValue::new("limit", 0, "is too small")).into();
         let store: anyhow::Error =
             engine::Error::from(store::Error::database("reading", "gone")).into();
 
-        assert_eq!(of_failure(&value), Exit::Usage);
-        assert_eq!(of_failure(&value.context("feed")), Exit::Usage);
-        assert_eq!(of_failure(&store), Exit::Failed);
+        assert_eq!(exit_of_failure(&value), Exit::Usage);
+        assert_eq!(exit_of_failure(&value.context("feed")), Exit::Usage);
+        assert_eq!(exit_of_failure(&store), Exit::Failed);
     }
 
     #[test]

@@ -13,7 +13,8 @@ use crate::domain::{Cadence, UserId};
 use crate::wire::batch::BatchView;
 use crate::wire::delivery::SuppressionView;
 use crate::wire::explanation::{
-    BrandView, By, DigestView, EmailPlace, Explanation, Fate, InDelivery, Why,
+    BrandView, CoveredBy, DigestView, EmailPlace, EventStatus, ExplainedDelivery, ExplainedEvent,
+    Explanation,
 };
 
 /// Explain why a user does or does not get something
@@ -38,7 +39,7 @@ impl Args {
         if let [kind, _] = &self.event[..] {
             explained.events.retain(|fate| fate.kind == *kind);
         }
-        let exit = if explained.known { Exit::Done } else { Exit::Failed };
+        let exit = if explained.has_record { Exit::Done } else { Exit::Failed };
         if session.screen.answer(&explained)? {
             return Ok(exit);
         }
@@ -46,7 +47,7 @@ impl Args {
         show_user(&explained, now, screen)?;
         if explained.events.is_empty() {
             screen.line("")?;
-            screen.paragraph(&self.no_events_text(app.config.window_back + 1))?;
+            screen.paragraph(&self.no_events_text(app.config.window_days_back + 1))?;
         }
         for fate in &explained.events {
             show_event(fate, now, screen)?;
@@ -162,9 +163,9 @@ fn weekday(day: Weekday) -> String {
 
 /// Describes what covers an event: `was shown in digest:mara:weekly:2014-W17, sent 2014-04-21
 /// 09:00`.
-fn covered_text(by: &By) -> String {
+fn covered_text(by: &CoveredBy) -> String {
     match by {
-        By::Email { delivery, state, at, place, excluded } => {
+        CoveredBy::Email { delivery, state, at, place, excluded } => {
             let verb = match place {
                 EmailPlace::Shown => "was shown in",
                 EmailPlace::Counted => "was counted (\"+N more\") in",
@@ -175,8 +176,8 @@ fn covered_text(by: &By) -> String {
             let at = phrases::minute(*at);
             format!("{verb} {delivery}, {} {at}{why}", state.as_str())
         }
-        By::Flush { at } => format!("was flushed on {}", phrases::minute(*at)),
-        By::OlderWriter { at } => {
+        CoveredBy::Flush { at } => format!("was flushed on {}", phrases::minute(*at)),
+        CoveredBy::OlderWriter { at } => {
             let date = at.map_or(String::new(), |at| format!(", of {}", phrases::minute(at)));
             format!("is covered by a marker of an older writer{date}")
         }
@@ -185,7 +186,7 @@ fn covered_text(by: &By) -> String {
 
 /// Describes an event's outcome with its exceptions: `will be in the next digest; mandatory, so
 /// their choices do not count; not in the feed`.
-fn sentence(fate: &Fate, now: DateTime<Utc>) -> String {
+fn sentence(fate: &ExplainedEvent, now: DateTime<Utc>) -> String {
     let mut clauses = vec![outcome(fate, now)];
     if fate.mandatory {
         clauses.push("mandatory, so their choices do not count".to_owned());
@@ -198,41 +199,41 @@ fn sentence(fate: &Fate, now: DateTime<Utc>) -> String {
 
 /// Describes a delivery: `digest:ada:weekly:2014-W17 (pending): 451 4.7.1 greylisted; next attempt
 /// 09:08:14 UTC`.
-fn delivery_text(delivery: &InDelivery, now: DateTime<Utc>) -> String {
+fn delivery_text(delivery: &ExplainedDelivery, now: DateTime<Utc>) -> String {
     let (id, state, reason) = (&delivery.id, delivery.state, &delivery.reason);
     let at = delivery.next_attempt.map(|at| phrases::second(at, now));
-    let next = match (&delivery.held_by, at) {
+    let next = match (&delivery.leased_by, at) {
         (Some(worker), Some(until)) => format!("leased by worker {worker} until {until}"),
         (_, Some(at)) => format!("next attempt {at}"),
-        (_, None) if state.settled() => return format!("{id} {}: {reason}", state.as_str()),
+        (_, None) if state.is_settled() => return format!("{id} {}: {reason}", state.as_str()),
         (_, None) => "next attempt with the next run or by a worker".to_owned(),
     };
     format!("{id} ({}): {reason}; {next}", state.as_str())
 }
 
 /// Describes an event's outcome: `is in the open batch 5352…, which closes 2014-04-19 10:05`.
-fn outcome(fate: &Fate, now: DateTime<Utc>) -> String {
+fn outcome(fate: &ExplainedEvent, now: DateTime<Utc>) -> String {
     if let Some(by) = &fate.covered {
         return covered_text(by);
     }
-    match (fate.why, &fate.delivery, &fate.batch) {
-        (Why::Mailed, _, Some(batch)) => {
+    match (fate.status, &fate.delivery, &fate.batch) {
+        (EventStatus::Emailed, _, Some(batch)) => {
             let sent = batch.settled.map(|at| format!(", sent {}", phrases::minute(at)));
             format!("was emailed in batch:{}{}", batch.id, sent.unwrap_or_default())
         }
-        (Why::Gathering, _, Some(batch)) => {
+        (EventStatus::InOpenBatch, _, Some(batch)) => {
             let (id, closes) = (batch.id, phrases::minute(batch.closes_at));
-            let why = batch.held_until.map_or("", |_| ", when quiet hours end");
+            let why = batch.deferred_until.map_or("", |_| ", when quiet hours end");
             format!("is in the open batch {id}, which closes {closes}{why}")
         }
-        (Why::NextDigest, Some(failed), _) => {
-            format!("{}; {}", fate.why.sentence(), delivery_text(failed, now))
+        (EventStatus::NextDigest, Some(failed), _) => {
+            format!("{}; {}", fate.status.sentence(), delivery_text(failed, now))
         }
         (_, Some(delivery), _) => format!("waits in {}", delivery_text(delivery, now)),
-        (Why::Closing, None, Some(batch)) => {
+        (EventStatus::InClosingBatch, None, Some(batch)) => {
             format!("is in batch {}, which is being emailed", batch.id)
         }
-        (Why::NotMailed, _, Some(batch)) => match &batch.reason {
+        (EventStatus::NotEmailed, _, Some(batch)) => match &batch.reason {
             Some(reason) => format!("was not emailed: {reason}"),
             None => "was not emailed: its batch was canceled".to_owned(),
         },
@@ -241,8 +242,12 @@ fn outcome(fate: &Fate, now: DateTime<Utc>) -> String {
 }
 
 /// Writes an event on one line, and its outcome on the lines below.
-fn show_event(fate: &Fate, now: DateTime<Utc>, screen: &mut Screen) -> anyhow::Result<()> {
-    let columns: &[Column<&Fate>] = &[
+fn show_event(
+    fate: &ExplainedEvent,
+    now: DateTime<Utc>,
+    screen: &mut Screen,
+) -> anyhow::Result<()> {
+    let columns: &[Column<&ExplainedEvent>] = &[
         Column("", Full, |fate| format!("{} UTC", phrases::minute(fate.at))),
         Column("", Cut, |fate| match &fate.title {
             Some(title) => title.clone(),

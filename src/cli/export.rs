@@ -9,7 +9,7 @@ use super::session::{Access, Exit, Screen, Session, phrases};
 use crate::config::Config;
 use crate::operate::open::{open_store, transfer};
 use crate::operate::transfer::{VerifiedExport, reopen};
-use crate::store::Mark;
+use crate::store::TransferMark;
 use crate::wire::transfer::BadRecords;
 
 /// Export the whole store to files, as a backup or to move it
@@ -78,8 +78,8 @@ impl Args {
         let result = export.await;
         drop(bar);
         if self.close && result.is_err() {
-            let state = match transfer.store.mark().await {
-                Ok(Some(Mark::Closed { .. })) => Some("stays closed"),
+            let state = match transfer.store.transfer_mark().await {
+                Ok(Some(TransferMark::Closed { .. })) => Some("stays closed"),
                 Ok(_) => None,
                 Err(_) => Some("may stay closed"),
             };
@@ -116,11 +116,11 @@ pub(super) async fn import_store(folder: &Path, session: &mut Session<'_>) -> an
     warn(screen, "not in the export", &imported.unreadable)?;
     let store = &config.store;
     let is_complete = imported.unreadable.count == 0;
-    let exit = if imported.same { Exit::Done.partly_unless(is_complete) } else { Exit::Failed };
+    let exit = if imported.is_same { Exit::Done.partly_unless(is_complete) } else { Exit::Failed };
     if screen.answer(&imported)? {
         return Ok(exit);
     }
-    if imported.same {
+    if imported.is_same {
         let records = record_count(imported.files.iter().map(|file| file.records));
         let folder = folder.display();
         let exception =
@@ -129,7 +129,7 @@ pub(super) async fn import_store(folder: &Path, session: &mut Session<'_>) -> an
             "imported {records} from {folder} into {store:?}: compared, and the same{exception}"
         ))?;
     } else {
-        for file in imported.files.iter().filter(|file| !file.same) {
+        for file in imported.files.iter().filter(|file| !file.is_same) {
             let (records, stored) = (phrases::number(file.records), phrases::number(file.stored));
             let counts = format!("{records} in the file, {stored} in the store");
             screen.line(format!("{} differs: {counts}", file.name))?;

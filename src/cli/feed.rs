@@ -5,7 +5,7 @@ use clap::Args as Arguments;
 use super::session::Fit::{Cut, Full};
 use super::session::{Access, Column, Exit, Session, Table, phrases};
 use crate::domain::feed_marks::StateFilter;
-use crate::domain::feed_page::{Kinds, Query};
+use crate::domain::feed_page::{FeedQuery, KindFilter};
 use crate::domain::{EventType, Position, UserId};
 use crate::engine::feed::FeedRequest;
 use crate::wire::feed::{FeedItem, FeedPage};
@@ -33,17 +33,17 @@ impl Args {
         let (app, screen) = (session.open(Access::Read).await?, &mut *session.screen);
         let request = FeedRequest {
             user: self.user.clone(),
-            query: Query {
+            query: FeedQuery {
                 before: self.before,
-                kinds: Kinds::of(self.kind.clone(), None, &app.config.policies),
+                kinds: KindFilter::selecting(self.kind.clone(), None, &app.config.policies),
                 state: self.state.unwrap_or_default(),
-                ..Query::default()
+                ..FeedQuery::default()
             },
             limit: self.limit,
             accepts_cached: false,
         };
         let page = app.feeds().page(&request).await?.answer;
-        if page.items.is_empty() && app.people().get(&self.user).await?.is_none() {
+        if page.items.is_empty() && app.users().user(&self.user).await?.is_none() {
             let user = &self.user;
             screen.warning(format!("there is no record of {user}: is the id right?"))?;
         }

@@ -9,8 +9,8 @@ use super::export::import_store;
 use super::remaining_work::{FanOutArgs, FanOutResult};
 use super::session::{Access, Exit, Refusal, Screen, Session, phrases};
 use crate::domain::ModelName;
-use crate::engine::users::import::{ImportKind, SHOWN};
-use crate::wire::transfer::{ImportReport, Imported};
+use crate::engine::users::import::{ImportKind, MAX_REPORTED_LINES};
+use crate::wire::transfer::{ImportAnswer, ImportReport};
 
 /// Import users, follows, objects or events from NDJSON, or a whole store
 ///
@@ -72,7 +72,7 @@ pub(super) fn show_bad_lines(
     for bad in &report.bad_lines {
         screen.note(format!("{}, {bad}", phrases::file(file)))?;
     }
-    match phrases::nonzero(report.bad.saturating_sub(SHOWN as u64), "more bad lines") {
+    match phrases::nonzero(report.bad.saturating_sub(MAX_REPORTED_LINES as u64), "more bad lines") {
         Some(more) => screen.note(format!("and {more}")),
         None => Ok(()),
     }
@@ -105,7 +105,7 @@ impl Args {
         };
         let (app, screen) = (session.open(Access::Create).await?, &mut *session.screen);
         let bar = screen.progress_bar("lines");
-        let result = app.import().file(&kind, &self.file, &bar).await;
+        let result = app.import().import_file(&kind, &self.file, &bar).await;
         let report = &result.map_err(|error| match kind {
             ImportKind::Events => WithoutKeys::add_to(error),
             _ => error.into(),
@@ -120,10 +120,10 @@ impl Args {
         };
         let fanned_out = (is_fanned_out && fan_out.failure.is_none()).then_some(&fan_out.done);
         show_bad_lines(&self.file, report, screen)?;
-        if !screen.answer(&Imported { report, fanned_out })? {
+        if !screen.answer(&ImportAnswer { report, fanned_out })? {
             let suffix = match fanned_out {
                 Some(done) => {
-                    let fanouts = phrases::count(done.done, "fan-out", "fan-outs");
+                    let fanouts = phrases::count(done.completed, "fan-out", "fan-outs");
                     let users = phrases::users(done.counts.people);
                     Some(format!("{fanouts} reached {users}"))
                 }

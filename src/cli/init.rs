@@ -43,7 +43,7 @@ impl Args {
 /// Creates the file, readable only by its owner because it contains a key.
 fn create(file: &Path, text: &str) -> anyhow::Result<()> {
     let name = file.display();
-    match private::options().create_new(true).open(file) {
+    match private::open_options().create_new(true).open(file) {
         Ok(mut created) => {
             created.write_all(text.as_bytes()).with_context(|| format!("writing {name}"))
         }

@@ -116,7 +116,7 @@ impl TokenArgs {
         let config = session.load()?;
         let tokens = UserTokens::new(&config.tokens.audience, config.tokens.keys);
         let (now, lifetime) = (SystemClock.now(), TimeDelta::hours(self.hours.into()));
-        let Some(token) = tokens.make(&self.user, now, lifetime)? else {
+        let Some(token) = tokens.issue(&self.user, now, lifetime)? else {
             let what = "no HS256 key is configured to sign a token with";
             let next = "tokens.secret in tidings.toml, or TIDINGS_TOKENS_SECRET: the output of \
                         openssl rand -hex 32";

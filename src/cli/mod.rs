@@ -47,7 +47,7 @@ mod systemd_notify;
 mod users;
 mod worker;
 
-pub use exit::{Exit, explain_failure, of_failure};
+pub use exit::{Exit, exit_of_failure, explain_failure};
 use screen::Screen;
 use session::{Global, Level, Session};
 

@@ -63,7 +63,7 @@ impl Subject {
         let (mut brand, mut person) = (self.brand.clone(), None);
         if let Some(user) = &self.user {
             let app = App::open(config.clone(), Access::Read, TemplateUse::BuiltIn).await?;
-            let pending_emails = app.of_person();
+            let pending_emails = app.user_emails();
             let Some(record) = pending_emails.reader(user).await? else {
                 let what = format!("there is no record of {user:?}");
                 return Err(Refusal::new(what, "omitting --user").into());
@@ -74,7 +74,7 @@ impl Subject {
             session.refuse_store("invented events are in no store; --user shows a user's own")?;
         }
         let preview = Previewer {
-            config: config.of(brand.as_ref())?,
+            config: config.for_brand(brand.as_ref())?,
             brand,
             person,
             kinds,
@@ -111,7 +111,7 @@ impl Args {
             None => "the built-in ones; mail.templates names a folder of your own".to_owned(),
         };
         screen.line(format!("  templates  {templates}"))?;
-        listening.show(preview, stop_on_signal()?).await?;
+        listening.serve_preview(preview, stop_on_signal()?).await?;
         Ok(Exit::Done)
     }
 }

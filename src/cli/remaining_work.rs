@@ -14,8 +14,8 @@ use super::exit::causes;
 use super::session::{App, Screen, phrases};
 use crate::config::StoreUrl;
 use crate::domain::{Day, PendingCounts, UserId};
-use crate::engine::Watcher;
-use crate::store::Release;
+use crate::engine::Progress;
+use crate::store::LeasesToEnd;
 use crate::wire::delivery::{WaitReason, WaitingEmails};
 use crate::wire::run_report::{BacklogReport, FannedOut, Tally};
 
@@ -51,7 +51,7 @@ pub(super) struct FanOutResult {
 
 impl FanOutResult {
     /// Fans out all pending events.
-    pub(super) async fn run(app: &App, progress: &dyn Watcher) -> Self {
+    pub(super) async fn run(app: &App, progress: &dyn Progress) -> Self {
         let mut result = Self::default();
         match app.fanouts().drain(progress).await {
             Ok(done) => result.done = done,
@@ -60,7 +60,7 @@ impl FanOutResult {
         if result.failure.is_some() || !result.done.bad_fanouts.is_empty() {
             // Other processes can then continue at once. They report the same bad records.
             let (store, owner) = (&app.context.store, &app.context.owner);
-            if let Err(error) = store.release(&Release::Fanouts(owner)).await {
+            if let Err(error) = store.release(&LeasesToEnd::Fanouts(owner)).await {
                 tracing::warn!(%error, "the leases on fan-outs could not be released");
             }
             return result;
@@ -81,7 +81,7 @@ impl FanOutResult {
 
     /// Returns whether all events were fanned out.
     pub(super) fn is_complete(&self) -> bool {
-        self.failure.is_none() && self.done.is_whole()
+        self.failure.is_none() && self.done.is_complete()
     }
 
     /// Prints how many events other processes fan out, and the failure. The log names the skipped
@@ -111,7 +111,7 @@ pub(super) async fn read_waiting_emails(
     if is_stopping {
         return Err("the waiting emails were not read, because the process stops".into());
     }
-    app.deliveries().waiting(users).await.map_err(|error| {
+    app.deliveries().count_waiting(users).await.map_err(|error| {
         let cause = causes(&error.into());
         format!("the waiting emails could not be read: {cause}")
     })
@@ -149,7 +149,7 @@ pub(super) fn waiting_lines(waiting: &WaitingEmails, now: DateTime<Utc>) -> Vec<
         let emails = phrases::emails(reason.emails);
         let until = reason.until.map(|until| phrases::second(until, now));
         let why = &reason.why;
-        match (&reason.held_by, until) {
+        match (&reason.leased_by, until) {
             (Some(worker), Some(until)) => {
                 format!("{emails} leased by worker {worker} until {until} at most ({why})")
             }
@@ -169,16 +169,16 @@ pub(super) fn waiting_lines(waiting: &WaitingEmails, now: DateTime<Utc>) -> Vec<
 /// Returns lines about the backlog of days before the window, and about events that expired.
 pub(super) fn backlog_lines(backlog: &BacklogReport) -> Vec<String> {
     let format_counts =
-        |counts: PendingCounts| (phrases::users(counts.people), phrases::events(counts.events));
+        |counts: PendingCounts| (phrases::users(counts.users), phrases::events(counts.events));
     let mut lines = Vec::new();
-    if !backlog.older.is_nothing() {
-        let (users, events) = format_counts(backlog.older);
+    if !backlog.backlog.is_zero() {
+        let (users, events) = format_counts(backlog.backlog);
         lines.push(format!(
             "late: {users} had {events} pending from days before the window; this or their next \
              digest has them"
         ));
     }
-    if !backlog.blocked.is_nothing() {
+    if !backlog.blocked.is_zero() {
         let (users, events) = format_counts(backlog.blocked);
         lines.push(format!(
             "waiting: {events} from days before the window for {users} who cannot be emailed now; \
@@ -214,7 +214,7 @@ mod tests {
             why: why.to_owned(),
             emails,
             until: seconds.map(|seconds| now + chrono::TimeDelta::seconds(seconds)),
-            held_by: held_by.map(str::to_owned),
+            leased_by: held_by.map(str::to_owned),
         };
         let mut waiting = WaitingEmails {
             emails: 10,

@@ -14,7 +14,7 @@ use serde::Serialize;
 use tokio::sync::watch;
 
 use super::printable;
-use crate::engine::Watcher;
+use crate::engine::Progress;
 
 pub(super) struct Screen {
     /// The columns of the terminal; `None` for no limit.
@@ -277,17 +277,17 @@ fn style(template: &str) -> ProgressStyle {
         .progress_chars("━╸ ")
 }
 
-impl Watcher for Bar {
+impl Progress for Bar {
     fn advance(&self, by: u64) {
         self.bar.inc(by);
     }
 
-    fn total(&self, total: u64) {
+    fn set_total(&self, total: u64) {
         self.bar.set_length(total);
         self.bar.set_style(style(BAR));
     }
 
-    fn stopping(&self) -> bool {
+    fn should_stop(&self) -> bool {
         self.stop.as_ref().is_some_and(|stop| *stop.borrow())
     }
 }

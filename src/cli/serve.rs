@@ -9,8 +9,8 @@ use super::session::{Access, App, Exit, Refusal, Screen, Session, Stop, Table, s
 use super::{demo, worker};
 use crate::config::{Config, LogFormat, Sources};
 use crate::demo::Gallery;
-use crate::demo::folder::Served;
-use crate::http::api::{self, Bound};
+use crate::demo::folder::ServedDemo;
+use crate::http::api::{self, BoundServer};
 
 /// Run the HTTP API and the background worker
 ///
@@ -67,17 +67,18 @@ impl Args {
         }
         // Listen before replacing an earlier demo: another process may be serving that folder here.
         let listening = api::listen(addr)?;
-        let served = Served { addr: listening.addr, key: generate_key()?, secret: generate_key()? };
+        let served =
+            ServedDemo { addr: listening.addr, key: generate_key()?, secret: generate_key()? };
         let dir = self.dir.as_deref().unwrap_or(Path::new(demo::DIR));
         let app = demo::play_silently(dir, &served, session.run_command).await?;
         let stop = stop_on_signal()?;
         let gallery = Gallery::new(served.url());
-        let bound = listening.demo(app.clone(), &served.key, gallery)?;
+        let bound = listening.with_demo(app.clone(), &served.key, gallery)?;
         greet_demo(session.screen, &served, dir)?;
         self.serve(&app, bound, &stop).await
     }
 
-    async fn serve(&self, app: &App, bound: Bound, stop: &Stop) -> anyhow::Result<Exit> {
+    async fn serve(&self, app: &App, bound: BoundServer, stop: &Stop) -> anyhow::Result<Exit> {
         worker::run_together(app, stop, |halted| {
             let server = bound.run(halted.clone()).boxed_local();
             let worker = (!self.no_worker).then(|| worker::run(app, halted).boxed_local());
@@ -123,7 +124,7 @@ fn feed_request(key: &str, url: &str, user: &str) -> String {
 }
 
 /// Prints the address of the demo page, its folder and its key.
-fn greet_demo(screen: &mut Screen, served: &Served, dir: &Path) -> anyhow::Result<()> {
+fn greet_demo(screen: &mut Screen, served: &ServedDemo, dir: &Path) -> anyhow::Result<()> {
     let (url, key, dir) = (served.url(), &served.key, dir.display());
     let mut facts = Table::facts();
     facts.add("  folder", format!("{dir}, created anew each time"));

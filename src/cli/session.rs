@@ -19,7 +19,7 @@ use tracing_subscriber::fmt::time::FormatTime;
 
 use super::printable;
 use crate::clock::{Clock, SystemClock};
-use crate::config::{Config, DEFAULTS, LogFormat, Problems, Sources};
+use crate::config::{Config, ConfigProblems, DEFAULTS, LogFormat, Sources};
 use crate::engine;
 use crate::operate::machine;
 use crate::operate::open::is_missing;
@@ -107,7 +107,7 @@ impl Session<'_> {
     }
 
     /// Loads the configuration from all its sources, and starts the log.
-    pub(super) fn load(&self) -> Result<Config, Problems> {
+    pub(super) fn load(&self) -> Result<Config, ConfigProblems> {
         let store = self.global.store.iter().map(|store| ("store".to_owned(), store.clone()));
         let environment = std::env::vars_os().filter_map(|(name, value)| {
             let name = name.into_string().ok().filter(|name| name.starts_with("TIDINGS_"))?;
@@ -118,7 +118,7 @@ impl Session<'_> {
             environment: environment.collect(),
             flags: self.options.iter().cloned().chain(store).collect(),
         })?;
-        self.start_log(config.watch.log);
+        self.start_log(config.observability.log);
         Ok(config)
     }
 
@@ -241,7 +241,7 @@ pub(super) async fn within_grace<T>(
     stop: &Stop,
     work: impl Future<Output = T>,
 ) -> Option<T> {
-    app.end_with(stop);
+    app.set_shutdown_signal(stop);
     let mut stop = stop.clone();
     let grace = app.config.server.grace.to_std().unwrap_or_default();
     let grace_ends = async {
@@ -260,7 +260,7 @@ pub(super) async fn within_grace<T>(
     tracing::warn!(
         "server.grace is over: requests and work are cut off; later runs continue the work"
     );
-    if let Err(error) = last_write(true, app.worker().release()).await {
+    if let Err(error) = last_write(true, app.worker().release_leases()).await {
         let effect = "other processes can continue only once the leases of this one expire";
         tracing::warn!("{effect}: {error:#}");
     }

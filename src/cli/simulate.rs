@@ -9,9 +9,9 @@ use indicatif::FormattedDuration;
 
 use super::session::Fit::{Cut, Number};
 use super::session::{Column, Exit, Session, Table, phrases};
-use crate::config::Candidates;
+use crate::config::CandidatePolicies;
 use crate::operate::simulate::{read_events, simulate};
-use crate::wire::batch::{Comparison, PolicyFigures};
+use crate::wire::batch::{PolicyComparison, PolicyFigures};
 
 /// Compare batch policies on recorded events: how many emails, how late, how large
 ///
@@ -44,7 +44,7 @@ impl Args {
     pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
         session.refuse_store("a simulation opens no store")?;
         let screen = &mut *session.screen;
-        let candidates = Candidates::load(&self.policies)?;
+        let candidates = CandidatePolicies::load(&self.policies)?;
         screen.warnings(&candidates.warnings)?;
         let events = read_events(&self.events)?;
         let comparison = simulate(&events, &candidates.policies, &screen.progress_bar("events"));
@@ -57,7 +57,7 @@ impl Args {
     }
 }
 
-fn summary(comparison: &Comparison) -> String {
+fn summary(comparison: &PolicyComparison) -> String {
     let events = phrases::events(comparison.events);
     let users = phrases::users(comparison.users);
     let period = match (comparison.from, comparison.to) {
@@ -69,7 +69,7 @@ fn summary(comparison: &Comparison) -> String {
     format!("simulate: {events} for {users}{period}")
 }
 
-fn table(comparison: &Comparison) -> Table {
+fn table(comparison: &PolicyComparison) -> Table {
     let columns: &[Column<&PolicyFigures>] = &[
         Column("policy", Cut, |row| row.policy.clone()),
         Column("emails", Number, |row| phrases::number(row.emails)),

@@ -9,10 +9,10 @@ use super::deliveries;
 use super::digest;
 use super::remaining_work::{expired_events, waiting_lines};
 use super::session::{Access, App, Exit, Session, Table, TemplateUse, phrases};
-use crate::domain::{BatchState, Day, DeliveryState, FanoutState, Reason, ReportCounts};
+use crate::domain::{BatchState, Day, DeliveryState, FanoutState, ReportCounts, SuppressionReason};
 use crate::operate::open::upgrade_ahead;
 use crate::store::Schema;
-use crate::wire::status::{DayView, DigestActivity, Status, Unopened, WorkerActivity};
+use crate::wire::status::{DayView, DigestActivity, Status, UnopenedStore, WorkerActivity};
 
 /// Show pending work with reasons, email outcomes, and stored days
 ///
@@ -28,7 +28,7 @@ impl Args {
         if let Some(schema) = upgrade_ahead(&config).await? {
             // Opening the file would upgrade it.
             let (store, schema) = (&format!("{:?}", config.store), &schema);
-            if screen.answer(&Unopened { store, schema })? {
+            if screen.answer(&UnopenedStore { store, schema })? {
                 return Ok(Exit::Done);
             }
             let mut table = Table::facts();
@@ -102,13 +102,13 @@ fn facts(status: &Status, now: DateTime<Utc>) -> Table {
         format!("none on {emails} sent more than a day ago; see `tidings doctor`")
     });
     table.add("reports", unreported);
-    let backlog = &status.older;
+    let backlog = &status.backlog;
     table.add("backlog", events(backlog.events, "of days before the window"));
     let blocked = "for users who cannot be emailed; they expire after digest.max_age";
     table.add("blocked", events(backlog.blocked_events, blocked));
     let expired = expired_events(&backlog.expired, backlog.expired_blocked.events);
     table.add("expired", expired);
-    table.add("suppressed", by_name(&status.suppressed, Reason::as_str));
+    table.add("suppressed", by_name(&status.suppressed, SuppressionReason::as_str));
     let is_older = |day: &&DayView| !day.in_window && day.day < Day::of(now);
     let (older, current): (Vec<_>, Vec<_>) = status.days.iter().partition(is_older);
     table.add("days", days_text(&current).unwrap_or_else(|| "none".into()));
@@ -127,7 +127,7 @@ fn or_default(text: String, default: &str) -> String {
 
 /// Describes the latest worker, such as `running, last heartbeat 09:00:12 UTC`.
 fn worker(worker: Option<WorkerActivity>, now: DateTime<Utc>) -> String {
-    let Some(WorkerActivity { running, seen }) = worker else {
+    let Some(WorkerActivity { is_running: running, last_heartbeat: seen }) = worker else {
         return "none has run yet".into();
     };
     let seen = phrases::second(seen, now);

@@ -8,7 +8,7 @@ use clap::{Args as Arguments, Subcommand};
 
 use super::import::{import_line, show_bad_lines};
 use super::session::{Access, App, Exit, Screen, Session, phrases};
-use crate::domain::{Address, Reason};
+use crate::domain::{Address, SuppressionReason};
 use crate::engine::feedback::suppressions::SuppressionInput;
 use crate::engine::users::import::ImportKind;
 use crate::wire::delivery::SuppressionView;
@@ -40,7 +40,7 @@ enum Verb {
         address: Address,
         /// Reason: hard_bounce, complaint, unsubscribe, manual or soft_bounces
         #[arg(long, default_value = "manual")]
-        reason: Reason,
+        reason: SuppressionReason,
     },
     /// Import a list, such as a provider's export
     ///
@@ -52,7 +52,7 @@ enum Verb {
         file: PathBuf,
         /// Reason for lines that name none
         #[arg(long, default_value = "manual")]
-        reason: Reason,
+        reason: SuppressionReason,
     },
     /// Allow email to an address again
     Lift { address: Address },
@@ -83,7 +83,7 @@ impl Args {
             Some(Verb::Import { file, reason }) => {
                 let bar = screen.progress_bar("lines");
                 let kind = ImportKind::Suppressions(*reason);
-                let report = app.import().file(&kind, file, &bar).await?;
+                let report = app.import().import_file(&kind, file, &bar).await?;
                 drop(bar);
                 show_bad_lines(file, &report, screen)?;
                 if !screen.answer(&report)? {
@@ -101,7 +101,7 @@ impl Args {
     }
 
     async fn list(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
-        let (suppressions, people) = (app.suppressions(), app.people());
+        let (suppressions, people) = (app.suppressions(), app.users());
         let mut after = None;
         loop {
             let page = suppressions.page(after.as_ref(), ADDRESSES_PER_READ).await?;
@@ -118,7 +118,7 @@ impl Args {
                 if screen.answer(&view)? {
                     continue;
                 }
-                let users = people.with_address(&address, MAX_USERS_PER_ADDRESS).await?;
+                let users = people.find_by_address(&address, MAX_USERS_PER_ADDRESS).await?;
                 let ids = phrases::list(users.iter().map(|user| Some(user.to_string())));
                 let (since, reason) = (phrases::minute(view.at), view.reason.as_str());
                 let (source, address) = (&view.source, &view.address);

@@ -48,11 +48,11 @@ impl Args {
         let user = find(&app, &arg.user).await?;
         match &self.verb {
             Verb::Export(_) => {
-                let export = app.people().export(&user).await?;
+                let export = app.users().export(&user).await?;
                 screen.json(&export.with_context(|| format!("nothing is stored about {user}"))?)?;
             }
             Verb::Erase(_) => {
-                ensure!(app.people().erase(&user).await?, "nothing is stored about {user}");
+                ensure!(app.users().erase(&user).await?, "nothing is stored about {user}");
                 screen.line(format!("erased {user}"))?;
             }
         }
@@ -63,15 +63,15 @@ impl Args {
 /// Finds a user by id, or by an address that only one record has. Returns the id unchanged if no
 /// record matches. Fails if several records have the address.
 pub(super) async fn find(app: &App, user: &str) -> anyhow::Result<UserId> {
-    let users = app.people();
+    let users = app.users();
     let id = UserId::new(user)?;
-    if users.get(&id).await?.is_some() {
+    if users.user(&id).await?.is_some() {
         return Ok(id);
     }
     let Ok(address) = Address::new(user) else {
         return Ok(id);
     };
-    match users.with_address(&address, 10).await?.as_slice() {
+    match users.find_by_address(&address, 10).await?.as_slice() {
         [] => Ok(id),
         [only] => Ok(only.clone()),
         ids => {

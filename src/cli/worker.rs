@@ -20,8 +20,8 @@ use super::session::{Access, App, Exit, Screen, Session, Stop};
 use super::session::{last_write, phrases, within_grace};
 use crate::domain::Pause;
 use crate::engine;
-use crate::engine::worker::{BEAT, Part};
-use crate::http::api::Watched;
+use crate::engine::worker::{HEARTBEAT_INTERVAL, WorkerPart};
+use crate::http::api::MetricsServer;
 use crate::wire::run_report::{Round, Tally};
 use crate::wire::status::DigestActivity;
 
@@ -58,13 +58,13 @@ async fn run_once(app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result
         last_write(is_stopping, record_activity(app, None, true)).await?;
         return stopped(screen);
     };
-    let released = last_write(is_stopping, worker.release()).await;
+    let released = last_write(is_stopping, worker.release_leases()).await;
     let (mut round, now) = (result?, app.context.clock.now());
-    let digests = round.digests.as_ref().map(|report| DigestActivity::of(report, now));
+    let digests = round.digests.as_ref().map(|report| DigestActivity::from_report(report, now));
     let recorded = last_write(is_stopping, record_activity(app, digests, true)).await;
     let fanned_out = FanOutResult {
         done: round.fanouts.clone(),
-        failure: round.not_fanned_out.take().map(anyhow::Error::from),
+        failure: round.fan_out_error.take().map(anyhow::Error::from),
         unfinished: 0,
     };
     let mut tally = email_tally(&round);
@@ -101,7 +101,7 @@ pub(super) async fn run_together<'a>(
 ) -> anyhow::Result<()> {
     let (halt, halted) = watch::channel(false);
     let mut tasks = tasks(halted.clone());
-    if let Some(watched) = Watched::bind(app)? {
+    if let Some(watched) = MetricsServer::bind(app)? {
         tracing::info!("metrics: http://{}/metrics", watched.addr);
         tasks.push(watched.run(halted.clone()).boxed_local());
     }
@@ -140,13 +140,13 @@ async fn record_activity(
     if let Some(run) = &run {
         activity.record_digests(run).await?;
     }
-    activity.beat(has_stopped).await
+    activity.record_heartbeat(has_stopped).await
 }
 
 /// Records heartbeats and digest runs until `stop` becomes true.
 async fn record_heartbeats(app: &App, mut stop: Stop, state: &Mutex<WorkerState>) {
     let (mut is_failing, mut is_stopping) = (false, false);
-    let interval = BEAT.to_std().unwrap_or_default();
+    let interval = HEARTBEAT_INTERVAL.to_std().unwrap_or_default();
     loop {
         let run = lock(state).digests.take();
         let recorded = record_activity(app, run, is_stopping).await;
@@ -167,7 +167,7 @@ async fn record_heartbeats(app: &App, mut stop: Stop, state: &Mutex<WorkerState>
 #[derive(Default)]
 struct WorkerState {
     /// The failure of each part that fails now.
-    failures: HashMap<Part, String>,
+    failures: HashMap<WorkerPart, String>,
     paused: Option<Pause>,
     /// The last digest run, until it is recorded.
     digests: Option<DigestActivity>,
@@ -184,7 +184,7 @@ pub(super) async fn run(app: &App, stop: Stop) -> anyhow::Result<()> {
     let worker = app.worker();
     let rounds = worker.run(stop.clone(), |part, round| {
         let now = app.context.clock.now();
-        app.metrics.worked(part.as_str(), round.is_ok(), now);
+        app.metrics.record_round(part.as_str(), round.is_ok(), now);
         lock(&state).log(app, part, round);
     });
     let (result, ()) = tokio::join!(rounds, record_heartbeats(app, stop, &state));
@@ -193,7 +193,7 @@ pub(super) async fn run(app: &App, stop: Stop) -> anyhow::Result<()> {
 
 impl WorkerState {
     /// Logs a round.
-    fn log(&mut self, app: &App, part: Part, round: engine::Result<Round>) {
+    fn log(&mut self, app: &App, part: WorkerPart, round: engine::Result<Round>) {
         let round = match round {
             Ok(round) => round,
             Err(error) => {
@@ -211,7 +211,7 @@ impl WorkerState {
             tracing::info!("worker: works again");
         }
         // Only rounds of `Part::Mailing` show reliably whether a pause is in effect.
-        if part == Part::Mailing && self.paused != round.paused {
+        if part == WorkerPart::SendingEmails && self.paused != round.paused {
             match &round.paused {
                 Some(pause) => tracing::error!("worker: no email is sent: {}", pause_text(pause)),
                 None => tracing::info!("worker: sending has resumed"),
@@ -222,7 +222,7 @@ impl WorkerState {
             tracing::info!("worker: {summary}");
         }
         if let Some(report) = &round.digests {
-            self.digests = Some(DigestActivity::of(report, app.context.clock.now()));
+            self.digests = Some(DigestActivity::from_report(report, app.context.clock.now()));
             for line in backlog_lines(&report.backlog) {
                 tracing::warn!("worker: {line}");
             }
@@ -244,10 +244,10 @@ fn email_tally(round: &Round) -> Tally {
 
 /// Summarizes a round. Returns `None` if it did nothing.
 fn sentence(round: &Round, outbox: Option<&Path>) -> Option<String> {
-    let (fanouts, forgotten) = (&round.fanouts, &round.forgotten);
+    let (fanouts, forgotten) = (&round.fanouts, &round.deleted);
     // A user who gets several entries counts several times.
-    let fanned_out = (fanouts.done > 0).then(|| {
-        let done = phrases::count(fanouts.done, "fan-out", "fan-outs");
+    let fanned_out = (fanouts.completed > 0).then(|| {
+        let done = phrases::count(fanouts.completed, "fan-out", "fan-outs");
         let entries = phrases::count(fanouts.counts.pushed, "entry", "entries");
         let capped = "entries did not fit into full days";
         phrases::list([
@@ -282,7 +282,7 @@ mod tests {
     use super::*;
     use crate::app::TemplateUse;
     use crate::config::Config;
-    use crate::wire::run_report::{EndedBatches, Forgotten};
+    use crate::wire::run_report::{DeletedRecords, EndedBatches};
 
     #[tokio::test]
     async fn no_call_starts_after_a_task_fails_without_a_signal() {
@@ -296,15 +296,15 @@ mod tests {
         let result = run_together(&app, &stop, |_| vec![failing.boxed_local()]).await;
 
         assert_eq!(result.unwrap_err().to_string(), "it fails");
-        assert!(app.identities.default.account.is_ending());
+        assert!(app.identities.default.account.is_shutting_down());
     }
 
     #[test]
     fn a_round_reports_ended_batches_and_deleted_records_without_zeros() {
-        let round = |batches, forgotten| Round { batches, forgotten, ..Round::default() };
+        let round = |batches, forgotten| Round { batches, deleted: forgotten, ..Round::default() };
         let some = round(
             EndedBatches { ended: 1_200, canceled: 1 },
-            Forgotten { deliveries: 1_000, batches: 1 },
+            DeletedRecords { deliveries: 1_000, batches: 1 },
         );
 
         assert_eq!(

@@ -6,7 +6,7 @@ use crate::domain::batch::{BatchPolicy, Keep};
 
 fn batch(text: &str, kind: &str) -> BatchPolicy {
     let config = Config::parse(text).unwrap();
-    config.policies.of(&EventType::new(kind).unwrap()).batch
+    config.policies.policy(&EventType::new(kind).unwrap()).batch
 }
 
 fn warnings(text: &str) -> Vec<String> {
@@ -109,7 +109,7 @@ fn questionable_batch_options_cause_warnings_with_advice() {
              when both close; give both the same window, cooldown, max_wait, close_at, keep and leading",
         ]
     );
-    assert!(Config::standard().warnings.is_empty());
+    assert!(Config::with_defaults().warnings.is_empty());
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn environment_variables_set_batch_options() {
     })
     .unwrap();
 
-    let policy = config.policies.of(&EventType::new("Any").unwrap()).batch;
+    let policy = config.policies.policy(&EventType::new("Any").unwrap()).batch;
     assert_eq!((policy.leading, policy.max_wait), (true, Some(TimeDelta::hours(1))));
     assert_eq!(policy.close_at.unwrap().get(), 9);
 }
@@ -141,7 +141,7 @@ fn candidate_policies_keep_the_file_order_and_inherit_its_defaults() {
         batch_key = "all"
     "#;
 
-    let candidates = Candidates::check(text.parse().unwrap()).unwrap();
+    let candidates = CandidatePolicies::check(text.parse().unwrap()).unwrap();
 
     let names: Vec<&str> = candidates.policies.iter().map(|one| one.name.as_str()).collect();
     assert_eq!(names, ["5 minutes", "cool-down"]);
@@ -153,7 +153,8 @@ fn candidate_policies_keep_the_file_order_and_inherit_its_defaults() {
 
 #[test]
 fn missing_or_invalid_candidate_policies_are_rejected_with_all_problems() {
-    let problems = |text: &str| Candidates::check(text.parse().unwrap()).unwrap_err().to_string();
+    let problems =
+        |text: &str| CandidatePolicies::check(text.parse().unwrap()).unwrap_err().to_string();
 
     assert!(problems("").contains("policies: has no policy; write one as [policies.NAME]"));
     let wrong =

@@ -14,9 +14,9 @@ use super::reader::TableReader;
 use super::sections::hook_keys;
 use super::server::read_site;
 use super::sources::{DEFAULT_TABLE, PREFIX, option_of_variable, overlay, set_option};
-use super::{Mail, Server};
+use super::{MailSettings, ServerSettings};
 use crate::domain::{BrandName, Site};
-use crate::email::hooks::Keys;
+use crate::email::hooks::HookKeys;
 
 /// The complete settings of one brand.
 #[derive(Debug, Clone)]
@@ -24,11 +24,11 @@ pub struct Brand {
     /// The name and look of the service in its emails and pages.
     pub site: Site,
     /// The sender and the provider of its emails.
-    pub mail: Mail,
+    pub mail: MailSettings,
     /// The public URL of its pages, without a trailing slash.
     pub public_url: Option<String>,
     /// The keys that verify its own provider's webhooks.
-    pub hooks: Keys,
+    pub hooks: HookKeys,
 }
 
 /// Dependent options: a section and two lists of its options. If a brand sets an option of the
@@ -105,8 +105,8 @@ fn read_brand(
     let mut reader = TableReader::new(table, &DEFAULT_TABLE, Vec::new());
     let brand = Brand {
         site: read_site(&mut reader),
-        mail: Mail::read(&mut reader, lease),
-        public_url: Server::read_public_url(&mut reader),
+        mail: MailSettings::read(&mut reader, lease),
+        public_url: ServerSettings::read_public_url(&mut reader),
         hooks: hook_keys(&mut reader),
     };
     for file in std::mem::take(&mut reader.secret_files) {

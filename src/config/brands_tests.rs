@@ -34,7 +34,7 @@ fn problems(brands: &str) -> String {
 }
 
 fn acme(config: &Config) -> Config {
-    config.of(Some(&BrandName::new("acme").unwrap())).unwrap()
+    config.for_brand(Some(&BrandName::new("acme").unwrap())).unwrap()
 }
 
 fn api(config: &Config) -> &crate::config::ProviderApi {
@@ -57,8 +57,8 @@ fn a_brand_inherits_unset_options_from_the_default() {
     assert_eq!(own.mail.sender.from_name, "The Gallery");
     assert_eq!(own.mail.sender.reply_to, config.mail.sender.reply_to);
     assert_eq!(own.server.public_url, config.server.public_url);
-    assert_eq!(api(&own).key.expose(), "key-of-the-gallery");
-    assert_eq!((&own.digest.caps, own.window_back), (&config.digest.caps, 7));
+    assert_eq!(api(&own).api_key.expose(), "key-of-the-gallery");
+    assert_eq!((&own.digest.caps, own.window_days_back), (&config.digest.caps, 7));
 }
 
 #[test]
@@ -89,10 +89,10 @@ fn a_brand_with_its_own_provider_inherits_no_key() {
 
     assert!(without.contains("brands.acme.mail.key: is needed with Postmark"), "{without}");
     assert_eq!(api(&own).provider.name, "postmark");
-    assert_eq!(api(&own).key.expose(), "key-of-acme");
-    assert_eq!(with.hooks.keys.of("postmark"), None);
-    assert_eq!(own.hooks.keys.of("postmark"), Some(&b"hook:hook-of-acme"[..]));
-    assert_eq!(with.of(None).unwrap().mail.sender.from, with.mail.sender.from);
+    assert_eq!(api(&own).api_key.expose(), "key-of-acme");
+    assert_eq!(with.hooks.keys.get("postmark"), None);
+    assert_eq!(own.hooks.keys.get("postmark"), Some(&b"hook:hook-of-acme"[..]));
+    assert_eq!(with.for_brand(None).unwrap().mail.sender.from, with.mail.sender.from);
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn a_brands_key_file_replaces_the_inherited_key() {
 
     let config = config(&format!("[brands.acme.mail]\nkey_file = {file:?}\n"));
 
-    assert_eq!(api(&acme(&config)).key.expose(), "key-of-acme");
+    assert_eq!(api(&acme(&config)).api_key.expose(), "key-of-acme");
     assert_eq!(config.secret_files, [file]);
 }
 

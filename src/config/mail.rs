@@ -2,7 +2,7 @@
 //!
 //! All settings that a provider requires are checked here, before the first email. Keys are sent
 //! only over encrypted connections, or to this machine. [`PROVIDERS`] lists what each provider
-//! requires. Start with [`Mail`].
+//! requires. Start with [`MailSettings`].
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -15,12 +15,12 @@ use super::reader::TableReader;
 use super::server::{is_safe, is_this_machine};
 use crate::domain::text_checks::plain_word;
 use crate::domain::{Address, Secret};
-use crate::email::providers::{MailOption, PROVIDERS, Provider, Unset};
+use crate::email::providers::{IfEmpty, MailOption, PROVIDERS, Provider};
 use crate::email::{Relay, Security, SenderAddress};
 
 /// The section `[mail]`, validated.
 #[derive(Debug, Clone)]
-pub struct Mail {
+pub struct MailSettings {
     /// The provider, with the settings that it requires.
     pub transport: Transport,
     /// The folder for `.eml` files, used if there is no provider.
@@ -39,7 +39,7 @@ pub struct Mail {
     /// The most calls to start per second. By default the provider's usual limit.
     pub calls_per_second: NonZeroU32,
     /// The most emails in one call; `None` for the provider's limit.
-    pub per_call: Option<usize>,
+    pub max_per_call: Option<usize>,
     /// The DKIM selector: the name of the public key in the DNS.
     pub dkim_selector: Option<String>,
 }
@@ -61,9 +61,9 @@ pub struct ProviderApi {
     /// The provider.
     pub provider: &'static Provider,
     /// The API key; never empty after validation.
-    pub key: Secret,
+    pub api_key: Secret,
     /// The base URL. By default the provider's own.
-    pub url: String,
+    pub base_url: String,
     /// The values of the provider's own options and of `mail.region`, by path.
     pub options: BTreeMap<&'static str, String>,
 }
@@ -81,7 +81,7 @@ impl ProviderName {
         match text {
             "outbox" => Some(Self::Outbox),
             "smtp" => Some(Self::Smtp),
-            other => Provider::named(other).map(Self::Api),
+            other => Provider::find(other).map(Self::Api),
         }
     }
 
@@ -93,10 +93,10 @@ impl ProviderName {
     }
 }
 
-impl Mail {
+impl MailSettings {
     /// Reads the section `[mail]`. Adds a problem for each invalid or missing value.
     pub(super) fn read(r: &mut TableReader<'_>, lease: TimeDelta) -> Self {
-        let names = format!("outbox, smtp, {}", Provider::names("or"));
+        let names = format!("outbox, smtp, {}", Provider::list_names("or"));
         let name = r
             .parse_non_empty_with("mail.provider", &names, ProviderName::parse)
             .unwrap_or(ProviderName::Outbox);
@@ -148,7 +148,7 @@ impl Mail {
             templates: r.non_empty("mail.templates").map(PathBuf::from),
             timeout,
             calls_per_second: calls_per_second.unwrap_or(default_rate),
-            per_call: (per_call > 0).then_some(per_call),
+            max_per_call: (per_call > 0).then_some(per_call),
         }
     }
 }
@@ -172,7 +172,7 @@ fn transport(
     let providers = name.api().into_iter().chain(PROVIDERS);
     for option in providers.flat_map(|provider| provider.options) {
         // If providers share an option, the selected provider's rules apply.
-        let read = || r.parse_non_empty_with(option.path, option.wanted, option.parse);
+        let read = || r.parse_non_empty_with(option.path, option.expected, option.parse);
         values.entry(option.path).or_insert_with(read);
     }
     let relay = smtp_relay(r, name, timeout, sender);
@@ -182,11 +182,11 @@ fn transport(
         ProviderName::Api(provider) => provider,
     };
     let mut options = BTreeMap::from([("mail.region", region)]);
-    for MailOption { path, unset, .. } in provider.options {
+    for MailOption { path, if_empty: unset, .. } in provider.options {
         let value = match (values.remove(path).flatten(), unset) {
             (Some(value), _) => value,
-            (None, Unset::Means(default)) => (*default).to_owned(),
-            (None, Unset::Lacks(problem)) => {
+            (None, IfEmpty::Default(default)) => (*default).to_owned(),
+            (None, IfEmpty::Required(problem)) => {
                 r.add_problem(path, *problem);
                 continue;
             }
@@ -200,8 +200,8 @@ fn transport(
     }
     Transport::Api(ProviderApi {
         provider,
-        key: Secret::new(key.unwrap_or_default()),
-        url: url.unwrap_or(default_url),
+        api_key: Secret::new(key.unwrap_or_default()),
+        base_url: url.unwrap_or(default_url),
         options,
     })
 }

@@ -31,7 +31,7 @@ fn list_ids_end_in_a_domain() {
 
 #[test]
 fn the_default_provider_is_the_outbox() {
-    let mail = Config::standard().mail;
+    let mail = Config::with_defaults().mail;
     assert!(matches!(mail.transport, Transport::Outbox));
 }
 
@@ -168,9 +168,9 @@ fn every_provider_option_is_documented_with_its_default() {
         let named = format!("\"{}\"", provider.name);
         assert!(DEFAULTS.contains(&named), "{named}");
         for option in provider.options {
-            let expected = match option.unset {
-                Unset::Means(value) => value,
-                Unset::Lacks(_) => "",
+            let expected = match option.if_empty {
+                IfEmpty::Default(value) => value,
+                IfEmpty::Required(_) => "",
             };
             assert_eq!(default(option.path), expected, "{}", option.path);
         }
@@ -188,7 +188,7 @@ fn a_region_must_belong_to_the_provider() {
             "[mail]\nprovider = \"{provider}\"\nkey = \"k\"\nfrom = \"a@b.org\"\nregion = \"{region}\""
         );
         Config::parse(&text).map(|config| match config.mail.transport {
-            Transport::Api(api) => api.url,
+            Transport::Api(api) => api.base_url,
             Transport::Outbox | Transport::Smtp(_) => String::new(),
         })
     };

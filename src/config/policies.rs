@@ -9,7 +9,7 @@ use std::num::NonZeroU64;
 use chrono::TimeDelta;
 use toml::{Table, Value};
 
-use super::reader::{Problems, TableReader, Warning};
+use super::reader::{ConfigProblems, ConfigWarning, TableReader};
 use super::sources::{DEFAULT_TABLE, overlay, read_table};
 use crate::domain::batch::{BatchPolicy, ChosenKey};
 use crate::domain::{EventType, Mandate, ModelName, Policies, Policy, Route};
@@ -26,7 +26,9 @@ pub(super) fn read_types(r: &mut TableReader<'_>, standard: &BatchPolicy) -> Pol
     for (index, (name, policy)) in types.iter().enumerate() {
         // One warning per type is enough: the first difference.
         let differs = |other: &Policy| {
-            other.key.is_some() && other.key == policy.key && other.batch != policy.batch
+            other.batch_key.is_some()
+                && other.batch_key == policy.batch_key
+                && other.batch != policy.batch
         };
         if let Some((other, _)) = types[..index].iter().find(|(_, other)| differs(other)) {
             r.warn(
@@ -57,7 +59,7 @@ fn policy(r: &mut TableReader<'_>, path: &str, batch: &BatchPolicy) -> Policy {
         heading: r.non_empty(&option("heading")),
         phrase: r.parse_non_empty(&option("phrase"), phrase),
         batch: read_batch(r, path, batch),
-        key: batch_key(r, path),
+        batch_key: batch_key(r, path),
         category: r.parse_non_empty(&option("category"), category),
         mandatory: mandate(r, &option("mandatory")),
         feed: r.if_set(&option("feed"), TableReader::flag).unwrap_or(standard.feed),
@@ -136,7 +138,7 @@ fn read_batch(r: &mut TableReader<'_>, path: &str, standard: &BatchPolicy) -> Ba
     let wanted = "first or last and a number from 1 to 100, such as \"last 10\"";
     policy.keep = r.parse_non_empty(&option("keep"), wanted).unwrap_or(policy.keep);
     policy.leading = r.if_set(&option("leading"), TableReader::flag).unwrap_or(policy.leading);
-    for (name, doubt, advice) in policy.doubts() {
+    for (name, doubt, advice) in policy.likely_mistakes() {
         // An inherited option is not at this path, and an invalid one is a problem already.
         r.warn(&option(name), doubt, advice);
     }
@@ -151,7 +153,7 @@ fn batch_key(r: &mut TableReader<'_>, path: &str) -> Option<ChosenKey> {
 
 /// A named policy to compare.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Candidate {
+pub struct CandidatePolicy {
     /// `NAME` of its table `[policies.NAME]`.
     pub name: String,
     /// The policy. Options that the table omits come from `[batch]`.
@@ -162,30 +164,30 @@ pub struct Candidate {
 
 /// Policies to compare, in the order of their file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Candidates {
+pub struct CandidatePolicies {
     /// At least one.
-    pub policies: Vec<Candidate>,
+    pub policies: Vec<CandidatePolicy>,
     /// Valid settings that are probably a mistake.
-    pub warnings: Vec<Warning>,
+    pub warnings: Vec<ConfigWarning>,
 }
 
-impl Candidates {
+impl CandidatePolicies {
     /// Reads a file of tables `[policies.NAME]`, with defaults in `[batch]`.
     ///
     /// # Errors
     ///
     /// Returns all problems of the file.
-    pub fn load(file: &std::path::Path) -> Result<Self, Problems> {
-        Self::check(read_table(file).map_err(|problem| Problems(vec![problem]))?)
+    pub fn load(file: &std::path::Path) -> Result<Self, ConfigProblems> {
+        Self::check(read_table(file).map_err(|problem| ConfigProblems(vec![problem]))?)
     }
 
-    pub(super) fn check(file: Table) -> Result<Self, Problems> {
+    pub(super) fn check(file: Table) -> Result<Self, ConfigProblems> {
         let mut merged = DEFAULT_TABLE.clone();
         merged.retain(|section, _| section == "batch");
         overlay(&mut merged, file);
         let mut r = TableReader::new(&merged, &DEFAULT_TABLE, Vec::new());
         let standard = standard_batch(&mut r);
-        let named_policies = r.each("policies", |r, name: &String, path| Candidate {
+        let named_policies = r.each("policies", |r, name: &String, path| CandidatePolicy {
             name: name.clone(),
             policy: read_batch(r, path, &standard),
             key: batch_key(r, path),

@@ -13,8 +13,8 @@ use chrono::TimeDelta;
 use toml::{Table, Value};
 
 use super::redact;
-use crate::domain::text_checks::{check_link, is_unseen};
-use crate::domain::{Address, durations, nearest};
+use crate::domain::text_checks::{check_link, is_invisible};
+use crate::domain::{Address, durations, most_similar};
 
 /// An invalid option.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct ConfigProblem {
 
 /// A valid setting that is probably a mistake.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Warning {
+pub struct ConfigWarning {
     /// The path, such as `batch.cooldown`.
     pub option: String,
     /// The doubt, as a clause that follows the option.
@@ -36,7 +36,7 @@ pub struct Warning {
     pub advice: String,
 }
 
-impl fmt::Display for Warning {
+impl fmt::Display for ConfigWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}; {}", self.option, self.what, self.advice)
     }
@@ -44,9 +44,9 @@ impl fmt::Display for Warning {
 
 /// All problems of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub struct Problems(pub Vec<ConfigProblem>);
+pub struct ConfigProblems(pub Vec<ConfigProblem>);
 
-impl fmt::Display for Problems {
+impl fmt::Display for ConfigProblems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.len() {
             1 => f.write_str("the configuration has a problem:")?,
@@ -72,7 +72,7 @@ pub(super) struct TableReader<'a> {
     /// The options that are read only if they are set.
     known_if_set: BTreeSet<String>,
     problems: Vec<ConfigProblem>,
-    warnings: Vec<Warning>,
+    warnings: Vec<ConfigWarning>,
     /// Files with nothing but a secret.
     pub(super) secret_files: Vec<PathBuf>,
 }
@@ -109,7 +109,7 @@ impl<'a> TableReader<'a> {
         doubt: impl Into<String>,
         advice: impl Into<String>,
     ) {
-        self.warnings.push(Warning {
+        self.warnings.push(ConfigWarning {
             option: option.replace(ESCAPED_DOT, "."),
             what: doubt.into(),
             advice: advice.into(),
@@ -117,7 +117,7 @@ impl<'a> TableReader<'a> {
     }
 
     /// Returns the warnings, or all problems including unknown options.
-    pub(super) fn finish(mut self) -> Result<Vec<Warning>, Problems> {
+    pub(super) fn finish(mut self) -> Result<Vec<ConfigWarning>, ConfigProblems> {
         let mut unknown = Vec::new();
         collect_unread(self.table, "", &self.read_options, &mut unknown);
         let known: Vec<String> = self
@@ -126,13 +126,17 @@ impl<'a> TableReader<'a> {
             .map(|option| option.replace(ESCAPED_DOT, "."))
             .collect();
         for option in unknown {
-            let problem = match nearest(&option, known.iter().map(String::as_str)) {
+            let problem = match most_similar(&option, known.iter().map(String::as_str)) {
                 Some(meant) => format!("is not an option; did you mean {meant}?"),
                 None => "is not an option; `tidings config` lists all".to_owned(),
             };
             self.add_problem(&option, problem);
         }
-        if self.problems.is_empty() { Ok(self.warnings) } else { Err(Problems(self.problems)) }
+        if self.problems.is_empty() {
+            Ok(self.warnings)
+        } else {
+            Err(ConfigProblems(self.problems))
+        }
     }
 
     /// Returns the value of an option, and marks it as read.
@@ -284,7 +288,7 @@ impl<'a> TableReader<'a> {
     pub(super) fn duration(&mut self, option: &str, range: RangeInclusive<TimeDelta>) -> TimeDelta {
         let value = self.value(option);
         let text = value.and_then(Value::as_str).unwrap_or_default();
-        durations::duration_within(text, &range).unwrap_or_else(|problem| {
+        durations::parse_duration_within(text, &range).unwrap_or_else(|problem| {
             // A number has no unit, so the problem shows it unquoted.
             let shown = value.map_or("\"\"".to_owned(), ToString::to_string);
             self.add_problem(option, format!("{shown} {problem}"));
@@ -451,7 +455,7 @@ fn secret_problem(secret: &str) -> Option<String> {
         return Some("holds bytes that are not UTF-8; encode it, for example with base64".into());
     }
     let is_invisible =
-        |c: &char| is_unseen(*c) || c.is_control() || (c.is_whitespace() && *c != ' ');
+        |c: &char| is_invisible(*c) || c.is_control() || (c.is_whitespace() && *c != ' ');
     let code = secret.chars().find(is_invisible).map(u32::from)?;
     Some(format!("holds a character that cannot be seen (U+{code:04X}); remove it"))
 }

@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::reader::TableReader;
-use crate::domain::email_content::Caps;
+use crate::domain::email_content::ItemLimits;
 use crate::domain::name::named_enum;
-use crate::domain::schedule::TICK;
-use crate::domain::{Schedule, Sending, Share};
-use crate::email::hooks::Keys;
+use crate::domain::schedule::SCAN_INTERVAL;
+use crate::domain::{Schedule, SendSettings, Share};
+use crate::email::hooks::HookKeys;
 use crate::email::providers::{HookKey, PROVIDERS};
 
 const SECOND: TimeDelta = TimeDelta::seconds(1);
@@ -38,7 +38,7 @@ pub(super) use section;
 section! {
     /// The section `[fanout]`, validated.
     #[derive(Debug, Clone, Copy)]
-    Fanout(r) {
+    FanoutSettings(r) {
         /// The most entries in one user's day, 10 to 100,000.
         day_cap: usize = r.number("fanout.day_cap", 10..=100_000),
         /// The number of users between two saves of the cursor, 100 to 50,000.
@@ -56,7 +56,7 @@ section! {
 section! {
     /// The section `[digest]`, validated.
     #[derive(Debug, Clone, Copy)]
-    Digest(r) {
+    DigestSettings(r) {
         /// The schedule of users who chose none.
         schedule: Schedule = Schedule {
             cadence: r.parse("digest.cadence", "never, daily or weekly"),
@@ -68,7 +68,7 @@ section! {
             tz: r.parse("digest.timezone", "a time zone such as Europe/Paris"),
         },
         /// The most items of a section and of an email.
-        caps: Caps = Caps {
+        caps: ItemLimits = ItemLimits {
             section: r.number("digest.section_items", 1..=200),
             total: r.number("digest.items", 1..=1000),
         },
@@ -77,7 +77,7 @@ section! {
         max_age: TimeDelta = r.duration("digest.max_age", DAY * 14..=DAY * 365),
         /// The interval of full scans, 15 minutes to 1 day. Other scans read only users whose hour
         /// has come.
-        full_scan: TimeDelta = r.duration("digest.full_scan", TICK..=DAY),
+        full_scan: TimeDelta = r.duration("digest.full_scan", SCAN_INTERVAL..=DAY),
         /// Whether digests exclude events that the user has seen in the feed.
         skip_seen: bool = r.flag("digest.skip_seen"),
     }
@@ -86,7 +86,7 @@ section! {
 section! {
     /// The section `[feed]`, validated.
     #[derive(Debug, Clone, Copy)]
-    Feed(r) {
+    FeedSettings(r) {
         /// Events before this time count as seen.
         since: Option<DateTime<Utc>> =
             r.parse_non_empty("feed.since", "a moment such as 2014-04-22T09:00:00Z"),
@@ -98,11 +98,11 @@ section! {
 }
 
 /// Reads the section `[delivery]`, except `soft_bounces`.
-pub(super) fn delivery(r: &mut TableReader<'_>) -> Sending {
+pub(super) fn delivery(r: &mut TableReader<'_>) -> SendSettings {
     fn share(r: &mut TableReader<'_>, option: &str) -> Share {
         r.parse(option, "a percentage such as 20% or 0.5%")
     }
-    let sending = Sending {
+    let sending = SendSettings {
         chunk: r.number("delivery.chunk", 1..=1000),
         in_flight: r.number("delivery.in_flight", 1..=64),
         lease: r.duration("delivery.lease", SECOND * 10..=HOUR),
@@ -128,7 +128,7 @@ pub(super) fn delivery(r: &mut TableReader<'_>) -> Sending {
 section! {
     /// The sections `[metrics]` and `[log]`, validated.
     #[derive(Debug, Clone, Copy)]
-    Watch(r) {
+    ObservabilitySettings(r) {
         /// The address that serves metrics without a key; `None` for none.
         metrics: Option<SocketAddr> =
             r.parse_non_empty("metrics.listen", "an address and port such as 127.0.0.1:9464"),
@@ -150,16 +150,16 @@ named_enum! {
 section! {
     /// The section `[hooks]`, validated.
     #[derive(Debug, Clone)]
-    Hooks(r) {
+    HookSettings(r) {
         /// The keys that verify provider webhooks.
-        keys: Keys = hook_keys(r),
+        keys: HookKeys = hook_keys(r),
         /// The number of soft bounces in a row that suppress an address: `delivery.soft_bounces`.
         soft_bounces: u64 = r.number("delivery.soft_bounces", 1..=100),
     }
 }
 
 /// Reads the keys of all providers.
-pub(super) fn hook_keys(r: &mut TableReader<'_>) -> Keys {
+pub(super) fn hook_keys(r: &mut TableReader<'_>) -> HookKeys {
     PROVIDERS
         .iter()
         .filter_map(|provider| Some((provider.name, hook_key(r, &provider.hook_key)?)))

@@ -9,7 +9,7 @@ use x509_parser::pem::parse_x509_pem;
 
 use super::reader::TableReader;
 use super::sections::section;
-use crate::domain::secrets::Material;
+use crate::domain::secrets::KeyMaterial;
 use crate::domain::text_checks::plain_word;
 use crate::domain::{Secret, Site, TokenKey};
 
@@ -29,7 +29,7 @@ pub(super) fn read_site(r: &mut TableReader<'_>) -> Site {
 section! {
     /// The HTTP interface.
     #[derive(Debug, Clone)]
-    Server(r) {
+    ServerSettings(r) {
         /// The address and port to listen on.
         listen: SocketAddr =
             r.parse("server.listen", "an address and port such as 127.0.0.1:8080"),
@@ -76,7 +76,7 @@ const MIN_TOKEN_SECRET_BYTES: usize = 32;
 const ED25519_PREFIX: [u8; 12] =
     [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
-impl Server {
+impl ServerSettings {
     /// Adds a problem for a short key, unless only this machine reaches the server.
     pub(super) fn check_key(&self, r: &mut TableReader<'_>) {
         let is_short = |key: &Secret| key.expose().len() < MIN_KEY_BYTES;
@@ -194,14 +194,14 @@ impl TokenSettings {
 }
 
 /// Reads a key: either a secret (HS256), or the file of a public key (EdDSA).
-fn read_token_key(r: &mut TableReader<'_>, path: &str) -> Option<Material> {
+fn read_token_key(r: &mut TableReader<'_>, path: &str) -> Option<KeyMaterial> {
     let option = |name: &str| format!("{path}.{name}");
     let (secret_option, public_option) = (option("secret"), option("public_key_file"));
     let secret = read_token_secret(r, path);
     match (secret, r.non_empty(&public_option)) {
         (Some(secret), None) => return Some(secret),
         (None, Some(file)) => {
-            return read_public_key(r, &public_option, &file).map(Material::EdDsa);
+            return read_public_key(r, &public_option, &file).map(KeyMaterial::EdDsa);
         }
         (Some(_), Some(_)) => {
             let problem = format!("cannot be set together with {secret_option}");
@@ -217,7 +217,7 @@ fn read_token_key(r: &mut TableReader<'_>, path: &str) -> Option<Material> {
     None
 }
 
-fn read_token_secret(r: &mut TableReader<'_>, path: &str) -> Option<Material> {
+fn read_token_secret(r: &mut TableReader<'_>, path: &str) -> Option<KeyMaterial> {
     let option = format!("{path}.secret");
     let secret = r.secret(&option)?;
     if secret.len() < MIN_TOKEN_SECRET_BYTES {
@@ -226,7 +226,7 @@ fn read_token_secret(r: &mut TableReader<'_>, path: &str) -> Option<Material> {
         );
         r.add_problem(&option, problem);
     }
-    Some(Material::Hs256(Secret::new(secret)))
+    Some(KeyMaterial::Hs256(Secret::new(secret)))
 }
 
 fn read_public_key(r: &mut TableReader<'_>, option: &str, file: &str) -> Option<[u8; 32]> {

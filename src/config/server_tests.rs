@@ -27,10 +27,10 @@ fn keys_are_read_with_their_algorithms_and_secrets_are_not_printed() {
     let keys = &config.tokens.keys;
     let ids: Vec<&str> = keys.iter().map(|key| key.id.as_str()).collect();
     assert_eq!(ids, ["default", "old", "new"]);
-    let hs256 = |secret: &str| Material::Hs256(Secret::new(secret));
+    let hs256 = |secret: &str| KeyMaterial::Hs256(Secret::new(secret));
     assert_eq!(keys[0].material, hs256(&format!("{SECRET}-alone")));
     assert_eq!(keys[1].material, hs256(SECRET));
-    assert!(matches!(keys[2].material, Material::EdDsa([0x19, 0xbf, ..])));
+    assert!(matches!(keys[2].material, KeyMaterial::EdDsa([0x19, 0xbf, ..])));
     let printed = format!("{config:?}{}", config.redacted);
     assert!(printed.contains("\"old\"") && !printed.contains(SECRET), "{printed}");
     assert_eq!(config.secret_files, [folder.path().join("alone"), file]);
@@ -139,7 +139,7 @@ fn the_grace_has_a_range_and_should_exceed_the_timeouts_of_all_brands() {
         let warns = options.any(|option| option == "server.grace");
         assert_eq!(warns, is_slow, "{text}: {warnings:?}");
     }
-    assert!(Config::standard().server.grace > Config::standard().mail.timeout);
+    assert!(Config::with_defaults().server.grace > Config::with_defaults().mail.timeout);
 }
 
 #[test]

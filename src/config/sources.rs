@@ -13,7 +13,7 @@ use toml::{Table, Value};
 
 use super::reader::{ConfigProblem, get};
 use super::redact;
-use crate::domain::{Address, nearest};
+use crate::domain::{Address, most_similar};
 
 /// The location of all data.
 #[derive(Clone, PartialEq, Eq)]
@@ -166,7 +166,7 @@ pub(super) fn is_other_variable(name: &str) -> bool {
 /// Returns the problem of a variable that sets no option.
 pub(super) fn unknown_variable(name: &str) -> ConfigProblem {
     let variables: Vec<String> = options().map(|option| variable_of(PREFIX, &option)).collect();
-    let advice = match nearest(name, variables.iter().map(String::as_str)) {
+    let advice = match most_similar(name, variables.iter().map(String::as_str)) {
         Some(meant) => format!("did you mean {meant}?"),
         None => "`tidings config --defaults` lists all options".to_owned(),
     };

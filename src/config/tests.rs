@@ -6,8 +6,8 @@ use crate::domain::{EventType, Route};
 
 #[test]
 fn the_documented_defaults_are_valid() {
-    let config = Config::standard();
-    assert_eq!(config.window_back, 7);
+    let config = Config::with_defaults();
+    assert_eq!(config.window_days_back, 7);
     assert_eq!(config.digest.schedule.hour, 9);
     assert_eq!(config.archive_keep, TimeDelta::days(30));
 }
@@ -111,15 +111,15 @@ fn types_keep_the_order_of_the_file() {
     let config =
         Config::parse("[types.Zebra]\nheading = \"Z\"\n[types.Ant]\nroute = \"never\"").unwrap();
     let (zebra, ant) = (EventType::new("Zebra").unwrap(), EventType::new("Ant").unwrap());
-    assert!(config.policies.rank(&zebra) < config.policies.rank(&ant));
-    assert_eq!(config.policies.of(&ant).route, Route::Never);
+    assert!(config.policies.section_order(&zebra) < config.policies.section_order(&ant));
+    assert_eq!(config.policies.policy(&ant).route, Route::Never);
 }
 
 #[test]
 fn an_invalid_phrase_is_reported_with_the_other_problems() {
     let good = Config::parse("[types.Comment]\nphrase = \"commented on\"\n[types.Like]").unwrap();
     let phrase = |kind: &str| {
-        let policy = good.policies.of(&EventType::new(kind).unwrap());
+        let policy = good.policies.policy(&EventType::new(kind).unwrap());
         policy.phrase.as_ref().map(|phrase| phrase.as_str())
     };
     assert_eq!((phrase("Comment"), phrase("Like")), (Some("commented on"), None));
@@ -149,7 +149,7 @@ fn webhook_keys_are_read_from_files_and_checked() {
     std::fs::write(&file, "[hooks]\nmailgun_key_file = \"key\"").unwrap();
     let sources = Sources { file: Some(file), ..Sources::default() };
     let config = Config::load(&sources).unwrap();
-    assert_eq!(config.hooks.keys.of("mailgun"), Some(&b"from-a-file"[..]));
+    assert_eq!(config.hooks.keys.get("mailgun"), Some(&b"from-a-file"[..]));
 
     let text = r#"
         [hooks]
@@ -254,7 +254,7 @@ fn types_have_categories_can_be_mandatory_and_can_skip_the_feed() {
     "#;
     let config = Config::parse(text).unwrap();
     let of = |name: &str| {
-        let policy = config.policies.of(&EventType::stored(name));
+        let policy = config.policies.policy(&EventType::stored(name));
         let reason = policy.mandatory.as_ref().map(|mandate| mandate.as_str());
         let category = policy.category.as_ref().map(|category| category.as_str());
         (category, reason, policy.feed)

@@ -39,10 +39,10 @@ const SITE_URL: &str = "https://kiosk.example";
 /// The folder has other contents, so no demo is made in it.
 #[derive(Debug, thiserror::Error)]
 #[error("{0} is not empty, and no earlier demo")]
-pub(crate) struct Foreign(String);
+pub(crate) struct ForeignFolder(String);
 
 /// The address and secrets of a served demo.
-pub(crate) struct Served {
+pub(crate) struct ServedDemo {
     /// The address that it listens on.
     pub addr: SocketAddr,
     /// The server key. It is random, because other sites could guess a fixed one.
@@ -51,7 +51,7 @@ pub(crate) struct Served {
     pub secret: String,
 }
 
-impl Served {
+impl ServedDemo {
     /// The URL for a browser, without a slash at its end.
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.addr)
@@ -59,10 +59,10 @@ impl Served {
 }
 
 /// Creates the folder and makes it the current one, so that later relative paths are inside.
-pub(crate) fn enter(dir: &Path, served: Option<&Served>) -> anyhow::Result<()> {
+pub(crate) fn create_and_enter(dir: &Path, served: Option<&ServedDemo>) -> anyhow::Result<()> {
     clear(dir)?;
     let shown = dir.display();
-    private::folder(dir).with_context(|| format!("making the folder {shown}"))?;
+    private::create_folder(dir).with_context(|| format!("making the folder {shown}"))?;
     std::env::set_current_dir(dir).with_context(|| format!("going to {shown}"))?;
     for (name, text) in FILES {
         let content = match (name, served) {
@@ -86,7 +86,7 @@ fn clear(dir: &Path) -> anyhow::Result<()> {
         return Ok(());
     }
     if !fs::read_to_string(dir.join(CONFIG)).is_ok_and(|text| text.starts_with(FIRST_LINE)) {
-        return Err(Foreign(shown()).into());
+        return Err(ForeignFolder(shown()).into());
     }
     let names = FILES.iter().map(|(name, _)| *name).chain(STORE_FILES);
     let removals = names.map(|name| fs::remove_file(dir.join(name)));
@@ -101,14 +101,14 @@ fn clear(dir: &Path) -> anyhow::Result<()> {
 }
 
 /// Adds the server's options to the configuration.
-fn add_server_options(text: &str, served: Option<&Served>) -> String {
+fn add_server_options(text: &str, served: Option<&ServedDemo>) -> String {
     let Some(served) = served else {
         return format!(
             "{text}\n[server]\n# A well-known key is only fit for a demo that listens on this machine.\n\
              key = \"demo\"\n"
         );
     };
-    let (url, Served { addr, key, secret }) = (served.url(), served);
+    let (url, ServedDemo { addr, key, secret }) = (served.url(), served);
     let linked = text.replace(SITE_URL, &format!("{url}/demo"));
     format!(
         "{linked}\n[server]\nkey = \"{key}\"\nlisten = \"{addr}\"\npublic_url = \"{url}\"\n\n\
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn links_of_a_served_demo_lead_to_its_page() {
-        let served = Served {
+        let served = ServedDemo {
             addr: "127.0.0.1:8081".parse().unwrap(),
             key: "k".repeat(48),
             secret: "s".repeat(48),

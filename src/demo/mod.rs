@@ -13,7 +13,7 @@ pub use visitors::Gallery;
 use crate::domain::coordination::fnv1a;
 
 /// The ids in `people.ndjson`; a test compares them.
-pub(crate) const PEOPLE: [&str; 8] = ["ada", "bo", "kenji", "lev", "mara", "nia", "otto", "uma"];
+pub(crate) const USER_IDS: [&str; 8] = ["ada", "bo", "kenji", "lev", "mara", "nia", "otto", "uma"];
 
 /// A background, three colors, and a dark color.
 const PALETTES: [[&str; 5]; 8] = [
@@ -80,7 +80,7 @@ mod tests {
                 id.unwrap().to_owned()
             })
             .collect();
-        assert_eq!(known, PEOPLE);
+        assert_eq!(known, USER_IDS);
     }
 
     #[test]

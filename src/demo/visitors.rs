@@ -10,19 +10,21 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use chrono::{DateTime, TimeDelta, Utc};
 use tokio::sync;
 
-use super::PEOPLE;
+use super::USER_IDS;
 use super::folder::WORKS;
 use crate::app::App;
 use crate::domain::text_checks::one_line;
 use crate::domain::{
-    Audience, Cadence, Delivery, DeliveryState, Details, EventType, FollowKey, Invalid, Object,
-    ObjectKey, User, UserId,
+    Audience, Cadence, Delivery, DeliveryState, Details, EventType, FollowKey, InvalidValue,
+    Object, ObjectKey, User, UserId,
 };
-use crate::engine::delivery::brand_identities::outbox;
-use crate::engine::delivery::operator_actions::Only;
+use crate::engine::delivery::brand_identities::new_outbox;
+use crate::engine::delivery::operator_actions::DeliverySelection;
 use crate::engine::ingest::NewEvent;
-use crate::engine::{Error, Result, Silent, digest};
-use crate::wire::local_pages::{DemoEmail, DemoEmails, LocalUser, Made, Published, Scene, Work};
+use crate::engine::{Error, NoProgress, Result, digest};
+use crate::wire::local_pages::{
+    DemoEmail, DemoEmails, GalleryState, LocalUser, Published, Work, WorkDetails,
+};
 
 /// The gallery and its works.
 pub struct Gallery {
@@ -56,13 +58,13 @@ impl Gallery {
     }
 
     /// Returns the users, the works, and the followers of each artist.
-    pub(crate) async fn scene(&self, app: &App) -> Result<Scene> {
+    pub(crate) async fn scene(&self, app: &App) -> Result<GalleryState> {
         let works = self.works().clone();
         let mut followers: BTreeMap<_, Vec<UserId>> =
             works.iter().map(|work| (work.artist.clone(), Vec::new())).collect();
-        let mut people = Vec::with_capacity(PEOPLE.len());
+        let mut people = Vec::with_capacity(USER_IDS.len());
         for user in users(app).await? {
-            let follows = app.people().follows(&user.id, None, FOLLOWS_PER_PAGE).await?;
+            let follows = app.users().follows(&user.id, None, FOLLOWS_PER_PAGE).await?;
             for (artist, followers) in &mut followers {
                 if follows.contains(&follow_key(artist)?) {
                     followers.push(user.id.clone());
@@ -72,7 +74,7 @@ impl Gallery {
             let name = user.name.unwrap_or_else(|| user.id.to_string());
             people.push(LocalUser { id: user.id, name, digest });
         }
-        Ok(Scene { people, works, followers })
+        Ok(GalleryState { users: people, works, followers })
     }
 
     /// Publishes a work and returns once the artist's followers are notified.
@@ -81,14 +83,16 @@ impl Gallery {
         let id = {
             let mut works = self.works();
             if !works.iter().any(|work| work.artist == artist) {
-                return Err(Invalid::new("artist", artist, "has no work in the gallery").into());
+                return Err(
+                    InvalidValue::new("artist", artist, "has no work in the gallery").into()
+                );
             }
             let id = format!("N{}", works.len());
             let work = Work {
                 id: id.clone(),
                 title: title.to_owned(),
                 artist: artist.to_owned(),
-                data: Made { medium: "new in the gallery".to_owned(), year: None },
+                data: WorkDetails { medium: "new in the gallery".to_owned(), year: None },
             };
             works.insert(0, work);
             id
@@ -98,7 +102,7 @@ impl Gallery {
             url: Some(format!("{}/demo#{id}", self.url)),
             image: Some(format!("{}/demo/pictures/{id}", self.url)),
             by: Some(artist.to_owned()),
-            ..Object::bare(ObjectKey::stored(format!("Artwork:{id}")))
+            ..Object::without_data(ObjectKey::stored(format!("Artwork:{id}")))
         };
         app.objects().put(vec![object]).await?;
         let request = NewEvent {
@@ -114,7 +118,7 @@ impl Gallery {
         fan_out(app).await?;
         let fanout = app.notify().find(receipts[0].id).await?;
         let people = fanout.map_or(0, |fanout| fanout.progress.counts.people);
-        Ok(Published { id, people })
+        Ok(Published { id, notified_users: people })
     }
 
     /// Sends the next digest of every user, with all events accepted up to now, as if it were due.
@@ -131,11 +135,11 @@ impl Gallery {
         // may have left it at the simulated time.
         let request = digest::DigestRequest {
             at: Some(at),
-            users: Some(PEOPLE.map(UserId::stored).into()),
+            users: Some(USER_IDS.map(UserId::stored).into()),
             patience: Some(MAX_EMAIL_WAIT),
             ..digest::DigestRequest::default()
         };
-        let report = app.digests().run(&request, &Silent).await?;
+        let report = app.digests().run(&request, &NoProgress).await?;
         if report.due.users > 0 {
             *sent_at = Some(at);
         }
@@ -151,7 +155,7 @@ impl Gallery {
         for (number, row) in (0..rows.len()).rev().zip(rows) {
             let at = row.outcome.settled.unwrap_or(row.created);
             let user = row.user.to_string();
-            let email = app.compose().story(row).await?.email;
+            let email = app.compose().describe_delivery(row).await?.email;
             let subject = email.map_or(String::new(), |email| email.subject);
             emails.push(DemoEmail { number, user, subject, at });
         }
@@ -164,7 +168,7 @@ impl Gallery {
         let Some(row) = rows.into_iter().rev().nth(number) else {
             return Ok(None);
         };
-        let page = outbox(&app.config).page(&row.id);
+        let page = new_outbox(&app.config).page_path(&row.id);
         match tokio::fs::read_to_string(&page).await {
             Ok(html) => Ok(Some(html.replacen("<head>", "<head><base target=\"_blank\">", 1))),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -177,7 +181,7 @@ impl Gallery {
 /// the request ends the wait.
 async fn fan_out(app: &App) -> Result<()> {
     loop {
-        app.fanouts().drain(&Silent).await?;
+        app.fanouts().drain(&NoProgress).await?;
         if app.context.store.pending(usize::MAX).await?.days.is_empty() {
             return Ok(());
         }
@@ -187,12 +191,13 @@ async fn fan_out(app: &App) -> Result<()> {
 
 /// Returns the deliveries that were sent, newest first.
 async fn sent_deliveries(app: &App) -> Result<Vec<Delivery>> {
-    let filter = Only { state: Some(DeliveryState::Sent), ..Only::default() };
+    let filter =
+        DeliverySelection { state: Some(DeliveryState::Sent), ..DeliverySelection::default() };
     app.deliveries().list(&filter, MAX_EMAILS).await
 }
 
 async fn users(app: &App) -> Result<Vec<User>> {
-    let users = app.context.store.users(&PEOPLE.map(UserId::stored)).await?;
+    let users = app.context.store.users(&USER_IDS.map(UserId::stored)).await?;
     Ok(users.into_iter().flatten().collect())
 }
 
@@ -221,7 +226,7 @@ fn works() -> Vec<Work> {
 }
 
 /// Returns the follow key of an artist: `artist:` and the family name.
-fn follow_key(artist: &str) -> std::result::Result<FollowKey, Invalid> {
+fn follow_key(artist: &str) -> std::result::Result<FollowKey, InvalidValue> {
     let name = artist.rsplit(' ').next().unwrap_or_default();
     format!("artist:{}", name.to_lowercase()).parse()
 }

@@ -8,8 +8,8 @@ use std::str::FromStr;
 
 use unicode_normalization::UnicodeNormalization;
 
-use super::name::{Invalid, debug_as_text};
-use super::text_checks::is_unseen;
+use super::name::{InvalidValue, debug_as_text};
+use super::text_checks::is_invisible;
 
 /// An email address. `Debug` and `Display` print it masked, as `a…@example.org`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,15 +24,15 @@ impl Address {
     /// characters.
     ///
     /// Quoted local parts and address literals are rejected. The mailbox may still not exist.
-    pub fn new(text: impl Into<String>) -> Result<Self, Invalid> {
+    pub fn new(text: impl Into<String>) -> Result<Self, InvalidValue> {
         let address = Self::stored(text)?;
-        let refuse = |why: &str| Err(Invalid::new("email address", mask(&address.0), why));
-        if address.0.chars().any(is_unseen) {
+        let refuse = |why: &str| Err(InvalidValue::new("email address", mask(&address.0), why));
+        if address.0.chars().any(is_invisible) {
             return refuse(
                 "holds a character that cannot be seen, or that turns the direction of text",
             );
         }
-        let local = address.local();
+        let local = address.local_part();
         if local.len() > MAX_LOCAL_BYTES {
             return refuse("has a local part longer than 64 bytes");
         }
@@ -51,9 +51,9 @@ impl Address {
 
     /// Reads an address from the store. The checks are looser than in [`Self::new`], because older
     /// versions stored addresses that are rejected now.
-    pub fn stored(text: impl Into<String>) -> Result<Self, Invalid> {
+    pub fn stored(text: impl Into<String>) -> Result<Self, InvalidValue> {
         let text = text.into();
-        let refuse = |why: &str| Err(Invalid::new("email address", mask(&text), why));
+        let refuse = |why: &str| Err(InvalidValue::new("email address", mask(&text), why));
         if text.contains('…') {
             return refuse("is masked, as it was shown; give the address itself");
         }
@@ -99,8 +99,8 @@ impl Address {
         if self.0.is_ascii() {
             return Self(self.0.to_ascii_lowercase());
         }
-        let lower = self.lowered();
-        let local: String = lower.local().nfc().collect();
+        let lower = self.to_lowercase();
+        let local: String = lower.local_part().nfc().collect();
         let composed_domain: String = lower.domain().nfc().collect();
         let domain = idna::domain_to_ascii(&composed_domain).unwrap_or(composed_domain);
         Self::from_parts(&local, &domain).unwrap_or(lower)
@@ -113,16 +113,16 @@ impl Address {
         if self.0.is_ascii() && !folded.0.contains("xn--") {
             return vec![folded];
         }
-        let lower = self.lowered();
+        let lower = self.to_lowercase();
         let unicode_domain = match idna::domain_to_unicode(folded.domain()) {
             (unicode, Ok(())) => unicode,
             (_, Err(_)) => folded.domain().to_owned(),
         };
         let decomposed = |text: &str| text.nfd().collect::<String>();
-        let decomposed_local = decomposed(folded.local());
+        let decomposed_local = decomposed(folded.local_part());
         let decomposed_domain = decomposed(&unicode_domain);
         let mut spellings = vec![folded.clone()];
-        for local in [folded.local(), &decomposed_local, lower.local()] {
+        for local in [folded.local_part(), &decomposed_local, lower.local_part()] {
             for domain in [folded.domain(), &unicode_domain, &decomposed_domain, lower.domain()] {
                 if let Some(spelling) = Self::from_parts(local, domain)
                     && !spellings.contains(&spelling)
@@ -135,7 +135,7 @@ impl Address {
     }
 
     /// Returns the address in lower case, otherwise unchanged.
-    pub fn lowered(&self) -> Self {
+    pub fn to_lowercase(&self) -> Self {
         let lower = self.0.to_lowercase();
         // Some non-ASCII letters take more bytes in lower case.
         if lower.len() <= Self::MAX_BYTES { Self(lower) } else { Self(self.0.to_ascii_lowercase()) }
@@ -148,7 +148,7 @@ impl Address {
     }
 
     /// Returns the part before the `@`. It is as confidential as the address.
-    pub fn local(&self) -> &str {
+    pub fn local_part(&self) -> &str {
         self.0.rsplit_once('@').map_or("", |(local, _)| local)
     }
 
@@ -168,9 +168,9 @@ impl Address {
 }
 
 impl FromStr for Address {
-    type Err = Invalid;
+    type Err = InvalidValue;
 
-    fn from_str(text: &str) -> Result<Self, Invalid> {
+    fn from_str(text: &str) -> Result<Self, InvalidValue> {
         Self::new(text)
     }
 }
@@ -187,12 +187,12 @@ impl fmt::Display for AddressCursor {
 }
 
 impl FromStr for AddressCursor {
-    type Err = Invalid;
+    type Err = InvalidValue;
 
-    fn from_str(text: &str) -> Result<Self, Invalid> {
+    fn from_str(text: &str) -> Result<Self, InvalidValue> {
         let decode = || Address::stored(String::from_utf8(hex::decode(text).ok()?).ok()?).ok();
         let why = "is not one that a page gave as its next";
-        decode().map(Self).ok_or_else(|| Invalid::new("cursor", "", why))
+        decode().map(Self).ok_or_else(|| InvalidValue::new("cursor", "", why))
     }
 }
 
@@ -293,11 +293,11 @@ mod tests {
             assert_eq!(form.folded().folded(), form.folded());
             assert_eq!(form.spellings()[0], form.folded());
             for other in &forms {
-                assert!(form.spellings().contains(&other.lowered()), "{}", other.reveal());
+                assert!(form.spellings().contains(&other.to_lowercase()), "{}", other.reveal());
             }
         }
         let plain = Address::new("Ada_L@under_score.Example").unwrap();
-        assert_eq!(plain.spellings(), [plain.lowered()]);
+        assert_eq!(plain.spellings(), [plain.to_lowercase()]);
         let accent = ["x@müller.example", "x@mu\u{308}ller.example", "x@xn--mller-kva.example"];
         let accent = accent.map(|form| Address::new(form).unwrap());
         assert!(accent.iter().all(|form| form.folded() == accent[2]));

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::name::{FollowKey, Invalid, UserId};
+use super::name::{FollowKey, InvalidValue, UserId};
 
 /// A place on Earth in degrees, longitude first, as in GeoJSON and MongoDB (RFC 7946, 3.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -18,11 +18,11 @@ pub struct Point {
 impl Point {
     /// Creates a point. Rejects a longitude outside -180 to 180, a latitude outside -90 to 90, and
     /// NaN.
-    pub fn new(lng: f64, lat: f64) -> Result<Self, Invalid> {
+    pub fn new(lng: f64, lat: f64) -> Result<Self, InvalidValue> {
         for (what, degrees, limit) in [("longitude", lng, 180.0), ("latitude", lat, 90.0)] {
             if !(-limit..=limit).contains(&degrees) {
                 let why = format!("is not between -{limit} and {limit} degrees");
-                return Err(Invalid::new(what, degrees, why));
+                return Err(InvalidValue::new(what, degrees, why));
             }
         }
         Ok(Self { lng, lat })
@@ -52,9 +52,9 @@ impl Point {
 pub const EARTH_RADIUS_KM: f64 = 6378.1;
 
 impl TryFrom<[f64; 2]> for Point {
-    type Error = Invalid;
+    type Error = InvalidValue;
 
-    fn try_from([lng, lat]: [f64; 2]) -> Result<Self, Invalid> {
+    fn try_from([lng, lat]: [f64; 2]) -> Result<Self, InvalidValue> {
         Self::new(lng, lat)
     }
 }
@@ -95,7 +95,7 @@ pub struct Audience {
 
 /// The most users that a small audience names, and the most that it excludes. Workers claim events
 /// with small audiences in larger groups.
-pub const SMALL: usize = 16;
+pub const MAX_SMALL_AUDIENCE: usize = 16;
 /// The most users that one event can name.
 pub const MAX_USERS: usize = 100_000;
 /// The most bytes of their ids. They fit into its journal entry on every store.
@@ -106,9 +106,9 @@ pub const MAX_EXCEPT: usize = 10_000;
 pub const MAX_KEYS: usize = 100;
 
 /// Rejects more than [`MAX_EXCEPT`] excluded users.
-pub fn check_except(count: usize) -> Result<(), Invalid> {
+pub fn check_except(count: usize) -> Result<(), InvalidValue> {
     let why = format_args!("is more than {MAX_EXCEPT} people to leave out of one event");
-    Invalid::check_limit("except", count, MAX_EXCEPT, why)
+    InvalidValue::check_limit("except", count, MAX_EXCEPT, why)
 }
 
 /// Half the circumference of the Earth in kilometers, rounded up.
@@ -126,18 +126,18 @@ impl Audience {
     /// # Errors
     ///
     /// The list is empty, has more than [`MAX_USERS`] users, or their ids are longer than 10 MiB.
-    pub fn users(users: impl IntoIterator<Item = UserId>) -> Result<Self, Invalid> {
+    pub fn users(users: impl IntoIterator<Item = UserId>) -> Result<Self, InvalidValue> {
         let users: Vec<_> = users.into_iter().collect();
         if users.is_empty() {
-            return Err(Invalid::new("audience", "[]", "names no users"));
+            return Err(InvalidValue::new("audience", "[]", "names no users"));
         }
         let why = format_args!(
             "is more than {MAX_USERS} people in one event; let them follow a key instead"
         );
-        Invalid::check_limit("audience", users.len(), MAX_USERS, why)?;
+        InvalidValue::check_limit("audience", users.len(), MAX_USERS, why)?;
         let bytes = users.iter().map(|user| user.as_str().len()).sum();
         let why = format_args!("is more than {MAX_USERS_BYTES} bytes of user ids in one event");
-        Invalid::check_limit("audience", bytes, MAX_USERS_BYTES, why)?;
+        InvalidValue::check_limit("audience", bytes, MAX_USERS_BYTES, why)?;
         Ok(Selector::Users(distinct(users)).into())
     }
 
@@ -146,13 +146,13 @@ impl Audience {
     /// # Errors
     ///
     /// The list is empty or has more than [`MAX_KEYS`] keys.
-    pub fn followers_of(keys: impl IntoIterator<Item = FollowKey>) -> Result<Self, Invalid> {
+    pub fn followers_of(keys: impl IntoIterator<Item = FollowKey>) -> Result<Self, InvalidValue> {
         let keys: Vec<_> = keys.into_iter().collect();
         let why = format_args!("is not 1 to {MAX_KEYS} keys");
         if keys.is_empty() {
-            return Err(Invalid::new("followers_of", 0, why.to_string()));
+            return Err(InvalidValue::new("followers_of", 0, why.to_string()));
         }
-        Invalid::check_limit("followers_of", keys.len(), MAX_KEYS, why)?;
+        InvalidValue::check_limit("followers_of", keys.len(), MAX_KEYS, why)?;
         Ok(Selector::FollowersOf(distinct(keys)).into())
     }
 
@@ -161,17 +161,17 @@ impl Audience {
     /// # Errors
     ///
     /// The distance is not above 0, or it exceeds [`MAX_KM`].
-    pub fn near(point: Point, km: f64) -> Result<Self, Invalid> {
+    pub fn near(point: Point, km: f64) -> Result<Self, InvalidValue> {
         if !(km > 0.0 && km <= MAX_KM) {
             let why = format!("is not a distance above 0 and up to {MAX_KM} kilometers");
-            return Err(Invalid::new("km", km, why));
+            return Err(InvalidValue::new("km", km, why));
         }
         Ok(Selector::Near { point, km }.into())
     }
 
     /// Checks the number of excluded users. It allows one more than [`MAX_EXCEPT`], because the
     /// list also contains the actor.
-    pub fn check(&self) -> Result<(), Invalid> {
+    pub fn check(&self) -> Result<(), InvalidValue> {
         check_except(self.except.len().saturating_sub(1))
     }
 
@@ -183,17 +183,17 @@ impl Audience {
     }
 
     /// Returns the named users; empty for any other selector.
-    pub fn named(&self) -> &[UserId] {
+    pub fn named_users(&self) -> &[UserId] {
         match &self.to {
             Selector::Users(users) => users,
             Selector::FollowersOf(_) | Selector::Near { .. } => &[],
         }
     }
 
-    /// Returns whether the audience names at most [`SMALL`] users and excludes at most [`SMALL`].
+    /// Returns whether the audience names at most [`MAX_SMALL_AUDIENCE`] users and excludes at most [`MAX_SMALL_AUDIENCE`].
     pub fn is_small(&self) -> bool {
-        matches!(&self.to, Selector::Users(users) if users.len() <= SMALL)
-            && self.except.len() <= SMALL
+        matches!(&self.to, Selector::Users(users) if users.len() <= MAX_SMALL_AUDIENCE)
+            && self.except.len() <= MAX_SMALL_AUDIENCE
     }
 
     /// Returns whether this user is excluded.

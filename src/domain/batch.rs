@@ -14,7 +14,7 @@ mod accumulator;
 mod key;
 mod policy;
 
-pub use accumulator::{Accumulator, AccumulatorId, Addition, MOST_ENDED, Memory};
+pub use accumulator::{Accumulator, AccumulatorId, BatchAppend, FiledFanouts, MAX_ENDED};
 pub use key::{BatchKey, ChosenKey, MAX_KEY_BYTES};
 pub use policy::{BatchPolicy, Keep};
 
@@ -38,7 +38,7 @@ pub struct BatchItem {
 
 impl From<BatchItem> for Event {
     fn from(item: BatchItem) -> Self {
-        Self { t: item.t, o: item.o, i: Some(item.i) }
+        Self { kind: item.t, object: item.o, fanout_id: Some(item.i) }
     }
 }
 
@@ -82,7 +82,7 @@ impl BatchEvents {
     }
 
     /// Returns the number of events that are counted but not kept, as in "+12 more".
-    pub fn more(&self) -> u64 {
+    pub fn omitted_count(&self) -> u64 {
         self.count - self.items.len() as u64
     }
 
@@ -113,7 +113,7 @@ named_enum! {
 /// `max_wait`, and no slow clock closes a batch early.
 ///
 /// Quiet hours defer a batch in two ways. Events that join during them carry their end
-/// ([`BatchPolicy::held_until`]). Otherwise the worker defers a batch that becomes due during them
+/// ([`BatchPolicy::deferred_until`]). Otherwise the worker defers a batch that becomes due during them
 /// ([`Accumulator::defer`]). When the deferral has ended, the batch is due, even if the worker is
 /// late.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -137,9 +137,9 @@ pub struct Batch {
     pub deferred: bool,
     /// The fan-outs that opened a leading batch, ascending; empty for other policies. Their events
     /// are in a batch of their own, which is emailed at once.
-    pub led: Vec<Id>,
+    pub lead_fanouts: Vec<Id>,
     /// The events of the batch's email, without those of `led`.
-    pub contents: BatchEvents,
+    pub events: BatchEvents,
     /// The fingerprint of the policy under which an event last joined.
     pub policy: String,
     /// The fan-outs that have joined, ascending; at most [`MAX_FANOUTS`].
@@ -152,7 +152,7 @@ pub struct Batch {
 
 /// How an operator ends an open batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum EndAction {
     /// Email it now.
     Close,
     /// Do not email it.
@@ -189,8 +189,8 @@ impl Batch {
             last_event_at: at,
             closes_at: policy.closes_at(at, at),
             deferred: false,
-            led: Vec::new(),
-            contents: BatchEvents::default(),
+            lead_fanouts: Vec::new(),
+            events: BatchEvents::default(),
             policy: String::new(),
             joined: Vec::new(),
             removed: Vec::new(),
@@ -221,7 +221,7 @@ impl Batch {
 
     fn add(&mut self, items: &[BatchItem], at: DateTime<Utc>, policy: &BatchPolicy) -> u64 {
         for item in items {
-            self.contents.add(item, policy.keep);
+            self.events.add(item, policy.keep);
         }
         let fanout = items[0].i;
         let position = self.joined.partition_point(|joined| *joined < fanout);
@@ -238,8 +238,8 @@ impl Batch {
     fn schedule(&mut self, at: DateTime<Utc>, policy: &BatchPolicy) {
         self.closes_at = policy.closes_at(self.opened_at, self.last_event_at);
         self.deferred = false;
-        let closes_now = policy.is_immediate() || policy.is_full(self.contents.count);
-        match policy.held_until {
+        let closes_now = policy.is_immediate() || policy.is_full(self.events.count);
+        match policy.deferred_until {
             // A batch that would close at once during quiet hours collects events until they end.
             Some(until) if closes_now || until > self.closes_at => {
                 (self.closes_at, self.deferred) = (until, true);
@@ -274,15 +274,15 @@ impl Batch {
         if !matches!(self.state, BatchState::Open | BatchState::Closing) {
             return RemovedEvents::default();
         }
-        let items = self.contents.remove_events(kind, objects, up_to);
+        let items = self.events.remove_events(kind, objects, up_to);
         let removed = items.len() as u64;
         self.removed.extend(items);
         let excess = self.removed.len().saturating_sub(MAX_REMOVED);
         self.removed.drain(..excess);
-        if removed > 0 && self.contents.is_empty() && self.led.is_empty() {
+        if removed > 0 && self.events.is_empty() && self.lead_fanouts.is_empty() {
             self.state = BatchState::Canceled;
         }
-        RemovedEvents { removed, omitted: self.contents.more() }
+        RemovedEvents { removed, omitted: self.events.omitted_count() }
     }
 
     /// Delays closing of an open batch to the end of the user's quiet hours.
@@ -294,19 +294,19 @@ impl Batch {
 
     /// Returns the time whose quiet hours apply if the batch is checked at `now`. For a deferred
     /// batch it is the end of the deferral, which only quiet hours chosen later can cover.
-    pub fn asks_quiet_hours_at(&self, now: DateTime<Utc>) -> DateTime<Utc> {
+    pub fn quiet_hours_check_time(&self, now: DateTime<Utc>) -> DateTime<Utc> {
         if self.deferred { self.closes_at } else { self.closes_at.max(now) }
     }
 
     /// Ends the batch by hand. Fails with its state if it is not open: the email of a closing batch
     /// may have been sent.
-    pub fn end(&mut self, how: End, at: DateTime<Utc>) -> Result<(), BatchState> {
+    pub fn end(&mut self, how: EndAction, at: DateTime<Utc>) -> Result<(), BatchState> {
         if self.state != BatchState::Open {
             return Err(self.state);
         }
         match how {
-            End::Close => self.begin_closing(at),
-            End::Cancel => self.state = BatchState::Canceled,
+            EndAction::Close => self.begin_closing(at),
+            EndAction::Cancel => self.state = BatchState::Canceled,
         }
         Ok(())
     }
@@ -314,20 +314,23 @@ impl Batch {
     /// Moves the events of a batch that was just opened to a closing batch of their own. It keeps
     /// the id, and this batch gets `id`.
     fn split_lead(&mut self, id: Id, at: DateTime<Utc>) -> Self {
-        self.led = self.joined.clone();
+        self.lead_fanouts = self.joined.clone();
         Self {
             id: std::mem::replace(&mut self.id, id),
             state: BatchState::Closing,
             closes_at: at,
-            led: Vec::new(),
-            contents: std::mem::take(&mut self.contents),
+            lead_fanouts: Vec::new(),
+            events: std::mem::take(&mut self.events),
             ..self.clone()
         }
     }
 
     /// Returns the fan-outs whose events this batch contains, without those of its lead.
-    pub fn own_fanouts(&self) -> impl Iterator<Item = Id> {
-        self.joined.iter().copied().filter(|fanout| self.led.binary_search(fanout).is_err())
+    pub fn fanouts_without_lead(&self) -> impl Iterator<Item = Id> {
+        self.joined
+            .iter()
+            .copied()
+            .filter(|fanout| self.lead_fanouts.binary_search(fanout).is_err())
     }
 
     /// Returns whether `other` is this batch with the same events, ignoring their states.
@@ -335,9 +338,9 @@ impl Batch {
         self.id == other.id
             && self.user == other.user
             && self.key == other.key
-            && self.contents == other.contents
+            && self.events == other.events
             && self.joined == other.joined
-            && self.led == other.led
+            && self.lead_fanouts == other.lead_fanouts
             && self.removed == other.removed
     }
 }

@@ -1,22 +1,22 @@
 //! Records by which processes coordinate: leases, the pause of sending, and change notices.
 //!
-//! Clocks can be wrong. An expiry more than [`LONGEST_LEASE`] away, or a retry time more than
-//! [`LONGEST_WAIT`] away, was written by a fast clock and is ignored. A process with a slow clock
+//! Clocks can be wrong. An expiry more than [`MAX_LEASE`] away, or a retry time more than
+//! [`MAX_DEFERRAL`] away, was written by a fast clock and is ignored. A process with a slow clock
 //! may therefore take a valid lease. That costs work but sends no email twice: sending requires a
 //! compare-and-set by the holder, and an interrupted call is resolved as after a crash.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
-use super::schedule::TICK;
+use super::schedule::SCAN_INTERVAL;
 
 /// The longest that a lease can last: an hour by configuration, and another for differing clocks.
-pub const LONGEST_LEASE: TimeDelta = TimeDelta::hours(2);
+pub const MAX_LEASE: TimeDelta = TimeDelta::hours(2);
 /// The longest time for which a record without a lease can be deferred, such as until a retry.
-pub const LONGEST_WAIT: TimeDelta = TimeDelta::days(1);
+pub const MAX_DEFERRAL: TimeDelta = TimeDelta::days(1);
 
-/// The lease for finding due digests, which one worker does every [`TICK`].
-pub const DIGEST_SCAN: &str = "digest-scan";
+/// The lease for finding due digests, which one worker does every [`SCAN_INTERVAL`].
+pub const DIGEST_SCAN_LEASE: &str = "digest-scan";
 
 /// A process's claim on something.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,15 +28,15 @@ pub struct Lease {
 }
 
 /// Returns the latest time to which the lease of this name can be valid at `now`.
-pub fn furthest_lease_of(name: &str, now: DateTime<Utc>) -> DateTime<Utc> {
+pub fn latest_valid_expiry(name: &str, now: DateTime<Utc>) -> DateTime<Utc> {
     // A wrong decision about this lease only costs work, so a shorter limit is safe.
-    now + if name == DIGEST_SCAN { TICK * 2 } else { LONGEST_LEASE }
+    now + if name == DIGEST_SCAN_LEASE { SCAN_INTERVAL * 2 } else { MAX_LEASE }
 }
 
 impl Lease {
     /// Returns whether the lease is valid at `now`.
-    pub fn holds(&self, now: DateTime<Utc>) -> bool {
-        now < self.until && self.until <= now + LONGEST_LEASE
+    pub fn is_valid_at(&self, now: DateTime<Utc>) -> bool {
+        now < self.until && self.until <= now + MAX_LEASE
     }
 }
 
@@ -58,7 +58,7 @@ pub struct NoticeKey(pub u32);
 impl NoticeKey {
     /// Returns the hash of a user id or object key: 64-bit FNV-1a, folded to 32 bits. Notices are
     /// stored for minutes, so all versions must compute the same hash.
-    pub fn of(name: &str) -> Self {
+    pub fn from_name(name: &str) -> Self {
         let hash = fnv1a(name);
         Self((hash >> 32) as u32 ^ hash as u32)
     }
@@ -78,38 +78,38 @@ pub enum ChangeNotice {
     /// Anything may have changed, because notices were missed.
     All,
     /// The feeds of these users may have changed.
-    People(Vec<NoticeKey>),
+    Users(Vec<NoticeKey>),
     /// The feeds that show or count these objects may have changed.
     Objects(Vec<NoticeKey>),
 }
 
 impl ChangeNotice {
     /// Creates a notice about these users.
-    pub fn people<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
-        Self::People(names.into_iter().map(NoticeKey::of).collect())
+    pub fn users<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        Self::Users(names.into_iter().map(NoticeKey::from_name).collect())
     }
 
     /// Creates a notice about these objects.
     pub fn objects<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
-        Self::Objects(names.into_iter().map(NoticeKey::of).collect())
+        Self::Objects(names.into_iter().map(NoticeKey::from_name).collect())
     }
 
     /// Returns the stored form: the kind of the notice, and its hashes as little-endian bytes.
-    pub fn kept(&self) -> (&'static str, Vec<u8>) {
+    pub fn to_stored(&self) -> (&'static str, Vec<u8>) {
         let bytes = |keys: &[NoticeKey]| keys.iter().flat_map(|key| key.0.to_le_bytes()).collect();
         match self {
             Self::All => (ALL, Vec::new()),
-            Self::People(keys) => (USERS, bytes(keys)),
+            Self::Users(keys) => (USERS, bytes(keys)),
             Self::Objects(keys) => (OBJECTS, bytes(keys)),
         }
     }
 
     /// Parses the stored form. An unknown kind may concern anything.
-    pub fn stored(kind: &str, bytes: &[u8]) -> Self {
+    pub fn from_stored(kind: &str, bytes: &[u8]) -> Self {
         let (chunks, rest) = bytes.as_chunks::<4>();
         let keys = chunks.iter().map(|chunk| NoticeKey(u32::from_le_bytes(*chunk)));
         match kind {
-            USERS if rest.is_empty() => Self::People(keys.collect()),
+            USERS if rest.is_empty() => Self::Users(keys.collect()),
             OBJECTS if rest.is_empty() => Self::Objects(keys.collect()),
             _ => Self::All,
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Datelike, Days, NaiveDate, SecondsFormat, TimeDelta, Utc};
 
 use super::audience::distinct;
-use super::name::{Invalid, NameErrorKind, debug_as_text, serde_as_text};
+use super::name::{InvalidKind, InvalidValue, debug_as_text, serde_as_text};
 
 /// A UTC day. Parsed days are in the years 1 to 9999.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,7 +23,7 @@ impl Day {
     }
 
     /// Returns the day `n` days earlier, or the first day of the calendar.
-    pub fn back(self, n: u32) -> Self {
+    pub fn days_before(self, n: u32) -> Self {
         let day = self.0.checked_sub_days(Days::new(n.into()));
         Self(day.unwrap_or(NaiveDate::MIN))
     }
@@ -34,12 +34,12 @@ impl Day {
     }
 
     /// Returns the name of the day's collection, such as `notifications_20140422`.
-    pub fn collection(self) -> String {
+    pub fn collection_name(self) -> String {
         format!("{COLLECTION_PREFIX}{self}")
     }
 
     /// Returns the day of a collection; `None` if the name is not that of a day collection.
-    pub fn of_collection(name: &str) -> Option<Self> {
+    pub fn from_collection(name: &str) -> Option<Self> {
         name.strip_prefix(COLLECTION_PREFIX)?.parse().ok()
     }
 }
@@ -56,10 +56,10 @@ debug_as_text!(Day);
 serde_as_text!(Day);
 
 impl FromStr for Day {
-    type Err = Invalid;
+    type Err = InvalidValue;
 
-    fn from_str(text: &str) -> Result<Self, Invalid> {
-        let refuse = || Invalid::new("day", text, "is not a date written as YYYYMMDD");
+    fn from_str(text: &str) -> Result<Self, InvalidValue> {
+        let refuse = || InvalidValue::new("day", text, "is not a date written as YYYYMMDD");
         if text.len() != 8 || !text.bytes().all(|b| b.is_ascii_digit()) {
             return Err(refuse());
         }
@@ -75,7 +75,7 @@ pub struct DaySet(Arc<[Day]>);
 impl DaySet {
     /// Returns the window of `last` and the `back` days before it.
     pub fn ending(last: Day, back: u32) -> Self {
-        let mut days: Vec<Day> = (0..=back).rev().map(|n| last.back(n)).collect();
+        let mut days: Vec<Day> = (0..=back).rev().map(|n| last.days_before(n)).collect();
         days.dedup();
         Self(days.into())
     }
@@ -87,14 +87,14 @@ impl DaySet {
     }
 
     /// Returns the window of exactly these days; `None` if there are none.
-    pub fn of(days: impl IntoIterator<Item = Day>) -> Option<Self> {
+    pub fn from_days(days: impl IntoIterator<Item = Day>) -> Option<Self> {
         let sorted = distinct(days);
         (!sorted.is_empty()).then(|| Self(sorted.into()))
     }
 
     /// Returns this window extended by more days, in any position.
-    pub fn with(&self, more: impl IntoIterator<Item = Day>) -> Self {
-        Self::of(more.into_iter().chain(self.days())).unwrap_or_else(|| self.clone())
+    pub fn extended_by(&self, more: impl IntoIterator<Item = Day>) -> Self {
+        Self::from_days(more.into_iter().chain(self.days())).unwrap_or_else(|| self.clone())
     }
 
     /// Returns the oldest day.
@@ -119,7 +119,7 @@ impl DaySet {
 }
 
 /// The tolerance for a writer's clock that is fast.
-pub const AHEAD: TimeDelta = TimeDelta::minutes(5);
+pub const MAX_CLOCK_SKEW: TimeDelta = TimeDelta::minutes(5);
 
 /// Checks that an event that arrives at `now` may have the time `at`. `window_back` is in days
 /// before today.
@@ -131,9 +131,9 @@ pub fn check_event_time(
     at: DateTime<Utc>,
     now: DateTime<Utc>,
     window_back: u32,
-) -> Result<(), Invalid> {
-    let earliest = Day::of(now).back(window_back).start();
-    let latest = now + AHEAD;
+) -> Result<(), InvalidValue> {
+    let earliest = Day::of(now).days_before(window_back).start();
+    let latest = now + MAX_CLOCK_SKEW;
     let is_accepted = |time: DateTime<Utc>| earliest <= time && time <= latest;
     if is_accepted(at) {
         return Ok(());
@@ -160,7 +160,7 @@ pub fn check_event_time(
         bound(latest),
     );
     let value = at.to_rfc3339_opts(SecondsFormat::AutoSi, true);
-    Err(Invalid::new("time", value, why).with_kind(NameErrorKind::Time))
+    Err(InvalidValue::new("time", value, why).with_kind(InvalidKind::Time))
 }
 
 #[cfg(test)]

@@ -13,30 +13,30 @@ use foldhash::fast::RandomState;
 use serde::Serialize;
 
 use super::day::Day;
-use super::name::{EventType, Invalid, ObjectId, UserId, serde_as_text};
+use super::name::{EventType, InvalidValue, ObjectId, UserId, serde_as_text};
 use super::timed_id::Id;
 
 /// An event, stored as `{t, o, i}`. Older writers omitted `i`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Event {
     /// The event type.
-    pub t: EventType,
+    pub kind: EventType,
     /// The object's id. The policy of the type names its model.
-    pub o: ObjectId,
+    pub object: ObjectId,
     /// The id of the accepted event, whose timestamp is the event's time.
-    pub i: Option<Id>,
+    pub fanout_id: Option<Id>,
 }
 
 impl Event {
     /// Creates an event of this type about this object.
     pub fn new(t: &EventType, o: &ObjectId, i: Option<Id>) -> Self {
-        Self { t: t.clone(), o: o.clone(), i }
+        Self { kind: t.clone(), object: o.clone(), fanout_id: i }
     }
 
     /// Returns the time of the event. Without `i` only its day is known, and the day's start
     /// counts.
-    pub fn at(&self, day: Day) -> DateTime<Utc> {
-        self.i.map_or(day.start(), Id::time)
+    pub fn time(&self, day: Day) -> DateTime<Utc> {
+        self.fanout_id.map_or(day.start(), Id::time)
     }
 }
 
@@ -66,9 +66,9 @@ pub enum Entry {
     /// An event about an object.
     Event(Event),
     /// A marker that covers entries from the front.
-    Marker(DigestMarker),
+    DigestMarker(DigestMarker),
     /// A marker that covers the events of some fan-outs.
-    Mailed(BatchMarker),
+    BatchMarker(BatchMarker),
     /// Any other element. It is neither shown nor emailed, but it occupies a position.
     Other,
 }
@@ -77,13 +77,13 @@ impl Entry {
     /// Returns the bytes that the entry takes beyond `size_of::<Entry>()`.
     pub fn bytes(&self) -> usize {
         match self {
-            Self::Event(event) => [event.t.as_str(), event.o.as_str()]
+            Self::Event(event) => [event.kind.as_str(), event.object.as_str()]
                 .into_iter()
                 .map(str::len)
                 .filter(|bytes| *bytes > size_of::<ObjectId>())
                 .sum(),
-            Self::Mailed(mailed) => mailed.fanouts.len() * size_of::<Id>(),
-            Self::Marker(_) | Self::Other => 0,
+            Self::BatchMarker(mailed) => mailed.fanouts.len() * size_of::<Id>(),
+            Self::DigestMarker(_) | Self::Other => 0,
         }
     }
 }
@@ -103,8 +103,8 @@ pub struct Retraction {
 ///
 /// Within one second only ids of the same process have an order. For ids of two processes, the
 /// event counts as the earlier one.
-pub fn retracts(at: Id, event: &Event) -> bool {
-    event.i.is_some_and(|i| i.is_no_later_than(at))
+pub fn retraction_covers(at: Id, event: &Event) -> bool {
+    event.fanout_id.is_some_and(|i| i.is_no_later_than(at))
 }
 
 /// The type of a document's `_id`. tidings writes text; some older writers used an ObjectId.
@@ -127,7 +127,7 @@ pub struct StackId {
 
 impl StackId {
     /// Returns the stack to which tidings appends the events of this day.
-    pub fn of(day: Day) -> Self {
+    pub fn for_day(day: Day) -> Self {
         Self { day, form: IdForm::Text }
     }
 }
@@ -142,9 +142,9 @@ impl fmt::Display for StackId {
 }
 
 impl FromStr for StackId {
-    type Err = Invalid;
+    type Err = InvalidValue;
 
-    fn from_str(text: &str) -> Result<Self, Invalid> {
+    fn from_str(text: &str) -> Result<Self, InvalidValue> {
         let (day, form) = match text.strip_suffix('o') {
             Some(day) => (day, IdForm::ObjectId),
             None => (text, IdForm::Text),
@@ -177,11 +177,11 @@ impl fmt::Display for Position {
 serde_as_text!(Position);
 
 impl FromStr for Position {
-    type Err = Invalid;
+    type Err = InvalidValue;
 
-    fn from_str(text: &str) -> Result<Self, Invalid> {
+    fn from_str(text: &str) -> Result<Self, InvalidValue> {
         let why = "is not written as YYYYMMDD.INDEX, such as 20140422.17";
-        let refuse = || Invalid::new("position", text, why);
+        let refuse = || InvalidValue::new("position", text, why);
         let (stack, index) = text.split_once('.').ok_or_else(refuse)?;
         // No array has a billion entries, so nine digits always fit a `u32`.
         if !(1..=9).contains(&index.len()) || !index.bytes().all(|b| b.is_ascii_digit()) {
@@ -226,7 +226,7 @@ pub enum Defect {
 /// A defective document, for reports.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, thiserror::Error)]
 #[error("the stack of {user} on {day}: {reason}")]
-pub struct BadStack {
+pub struct DefectiveStack {
     /// The user of the document.
     pub user: UserId,
     /// The day of the document.
@@ -242,22 +242,22 @@ impl Stack {
     }
 
     /// Returns the number of entries from the front that the furthest marker covers.
-    pub fn covered(&self) -> usize {
-        covered(&self.entries)
+    pub fn covered_count(&self) -> usize {
+        count_covered(&self.entries)
     }
 
     /// Returns the `flushed` markers, oldest first.
     pub fn markers(&self) -> impl Iterator<Item = &DigestMarker> {
         self.entries.iter().filter_map(|entry| match entry {
-            Entry::Marker(marker) => Some(marker),
-            Entry::Event(_) | Entry::Mailed(_) | Entry::Other => None,
+            Entry::DigestMarker(marker) => Some(marker),
+            Entry::Event(_) | Entry::BatchMarker(_) | Entry::Other => None,
         })
     }
 
     /// Returns the oldest marker that covers this entry.
-    pub fn covering(&self, index: u32) -> Option<&DigestMarker> {
+    pub fn covering_marker(&self, index: u32) -> Option<&DigestMarker> {
         self.entries.iter().enumerate().find_map(|(marker_index, entry)| {
-            let Entry::Marker(marker) = entry else { return None };
+            let Entry::DigestMarker(marker) = entry else { return None };
             let covered = marker.n.map_or(marker_index, |n| n as usize);
             ((index as usize) < covered).then_some(marker)
         })
@@ -265,7 +265,7 @@ impl Stack {
 
     /// Returns the events that no marker covers and no batch has emailed, oldest first.
     pub fn uncovered(&self) -> impl DoubleEndedIterator<Item = (Position, &Event)> {
-        self.uncovered_from(self.covered())
+        self.uncovered_from(self.covered_count())
     }
 
     /// Returns whether [`Self::uncovered`] has any event.
@@ -277,22 +277,22 @@ impl Stack {
     /// marker, returns the events that are uncovered now.
     fn uncovered_before(&self, own: Id) -> impl DoubleEndedIterator<Item = (Position, &Event)> {
         let is_own =
-            |entry: &Entry| matches!(entry, Entry::Marker(marker) if marker.id == Some(own));
+            |entry: &Entry| matches!(entry, Entry::DigestMarker(marker) if marker.id == Some(own));
         let end = self.entries.iter().position(is_own);
-        self.uncovered_from(covered(&self.entries[..end.unwrap_or(self.entries.len())]))
+        self.uncovered_from(count_covered(&self.entries[..end.unwrap_or(self.entries.len())]))
     }
 
     fn uncovered_from(&self, from: usize) -> impl DoubleEndedIterator<Item = (Position, &Event)> {
         let mailed = self.emailed_ids();
-        let is_emailed = move |event: &Event| event.i.is_some_and(|i| mailed.contains(&i));
+        let is_emailed = move |event: &Event| event.fanout_id.is_some_and(|i| mailed.contains(&i));
         self.events_from(from).filter(move |(_, event)| !is_emailed(event))
     }
 
     /// Returns the ids of the accepted events that batches have emailed.
     pub fn emailed_ids(&self) -> HashSet<Id> {
         let lists = self.entries.iter().filter_map(|entry| match entry {
-            Entry::Mailed(mailed) => Some(&mailed.fanouts),
-            Entry::Event(_) | Entry::Marker(_) | Entry::Other => None,
+            Entry::BatchMarker(mailed) => Some(&mailed.fanouts),
+            Entry::Event(_) | Entry::DigestMarker(_) | Entry::Other => None,
         });
         lists.flatten().copied().collect()
     }
@@ -305,18 +305,20 @@ impl Stack {
     fn events_from(&self, from: usize) -> impl DoubleEndedIterator<Item = (Position, &Event)> {
         self.entries.iter().enumerate().skip(from).filter_map(move |(index, entry)| match entry {
             Entry::Event(event) => Some((Position::new(self.id, index), event)),
-            Entry::Marker(_) | Entry::Mailed(_) | Entry::Other => None,
+            Entry::DigestMarker(_) | Entry::BatchMarker(_) | Entry::Other => None,
         })
     }
 }
 
 /// Returns the number of entries from the front that the markers among `entries` cover, at most all
 /// of them.
-pub fn covered(entries: &[Entry]) -> usize {
+pub fn count_covered(entries: &[Entry]) -> usize {
     let covers = |(index, entry): (usize, &Entry)| match entry {
-        Entry::Marker(DigestMarker { n: Some(n), .. }) => Some((*n as usize).min(entries.len())),
-        Entry::Marker(DigestMarker { n: None, .. }) => Some(index),
-        Entry::Event(_) | Entry::Mailed(_) | Entry::Other => None,
+        Entry::DigestMarker(DigestMarker { n: Some(n), .. }) => {
+            Some((*n as usize).min(entries.len()))
+        }
+        Entry::DigestMarker(DigestMarker { n: None, .. }) => Some(index),
+        Entry::Event(_) | Entry::BatchMarker(_) | Entry::Other => None,
     };
     entries.iter().enumerate().filter_map(covers).max().unwrap_or(0)
 }
@@ -340,7 +342,7 @@ pub struct UserStacks {
 
 /// An event with its position and time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct EventAt<'a> {
+pub struct StackEvent<'a> {
     /// The position; for repeated events, the oldest one.
     pub position: Position,
     /// The stored event.
@@ -352,10 +354,10 @@ pub struct EventAt<'a> {
 impl UserStacks {
     /// Removes and returns the defective stacks. No marker can be appended to them, so their events
     /// would be emailed repeatedly.
-    pub fn remove_defective(&mut self) -> Vec<BadStack> {
+    pub fn remove_defective(&mut self) -> Vec<DefectiveStack> {
         let report = |stack: &Stack| {
             let reason = stack.defect?;
-            Some(BadStack { user: self.user.clone(), day: stack.id.day, reason })
+            Some(DefectiveStack { user: self.user.clone(), day: stack.id.day, reason })
         };
         let defective = self.stacks.iter().filter_map(report).collect();
         self.stacks.retain(|stack| stack.defect.is_none());
@@ -363,13 +365,13 @@ impl UserStacks {
     }
 
     /// Returns whether an entry exists at this position.
-    pub fn holds(&self, position: Position) -> bool {
+    pub fn contains(&self, position: Position) -> bool {
         let index = position.index as usize;
         self.stacks.iter().any(|stack| stack.id == position.stack && index < stack.entries.len())
     }
 
     /// Hides the events that `is_hidden` selects. The positions of other entries do not change.
-    pub fn exclude(&mut self, is_hidden: impl Fn(Position, &Event) -> bool) {
+    pub fn hide(&mut self, is_hidden: impl Fn(Position, &Event) -> bool) {
         for stack in &mut self.stacks {
             for (index, entry) in stack.entries.iter_mut().enumerate() {
                 let position = Position::new(stack.id, index);
@@ -382,12 +384,12 @@ impl UserStacks {
 
     /// Returns the pending events, oldest first, with each (type, object) once at its oldest
     /// position.
-    pub fn pending(&self) -> Vec<EventAt<'_>> {
+    pub fn pending(&self) -> Vec<StackEvent<'_>> {
         self.pending_where(|_, _| true)
     }
 
     /// Returns the pending events that `keep` admits, given the event and the day of its stack.
-    pub fn pending_where(&self, keep: impl Fn(&Event, Day) -> bool) -> Vec<EventAt<'_>> {
+    pub fn pending_where(&self, keep: impl Fn(&Event, Day) -> bool) -> Vec<StackEvent<'_>> {
         unique(self.stacks.iter().flat_map(Stack::uncovered), keep)
     }
 
@@ -396,12 +398,12 @@ impl UserStacks {
     ///
     /// Ignores the marker `own` of this email and all later `flushed` markers. The marker exists
     /// already if the email was recorded as sent and turned out not to be.
-    pub fn pending_within(
+    pub fn pending_below(
         &self,
         watermarks: &Watermarks,
         own: Id,
         keep: impl Fn(&Event, Day) -> bool,
-    ) -> Vec<EventAt<'_>> {
+    ) -> Vec<StackEvent<'_>> {
         let uncovered = self
             .stacks
             .iter()
@@ -412,12 +414,14 @@ impl UserStacks {
 
     /// Returns whether any stack has the marker with this id.
     pub fn has_digest_marker(&self, id: Id) -> bool {
-        self.has_entry(|entry| matches!(entry, Entry::Marker(marker) if marker.id == Some(id)))
+        self.has_entry(
+            |entry| matches!(entry, Entry::DigestMarker(marker) if marker.id == Some(id)),
+        )
     }
 
     /// Returns whether any stack has the `mailed` marker with this id: its batch was emailed.
     pub fn has_batch_marker(&self, id: Id) -> bool {
-        self.has_entry(|entry| matches!(entry, Entry::Mailed(mailed) if mailed.id == id))
+        self.has_entry(|entry| matches!(entry, Entry::BatchMarker(mailed) if mailed.id == id))
     }
 
     fn has_entry(&self, matches: impl Fn(&Entry) -> bool) -> bool {
@@ -425,7 +429,7 @@ impl UserStacks {
     }
 
     /// Returns all events, oldest first, with each (type, object) once at its oldest position.
-    pub fn events(&self) -> Vec<EventAt<'_>> {
+    pub fn events(&self) -> Vec<StackEvent<'_>> {
         unique(self.stacks.iter().flat_map(Stack::events), |_, _| true)
     }
 
@@ -442,13 +446,13 @@ impl UserStacks {
 fn unique<'a>(
     events: impl Iterator<Item = (Position, &'a Event)>,
     keep: impl Fn(&Event, Day) -> bool,
-) -> Vec<EventAt<'a>> {
+) -> Vec<StackEvent<'a>> {
     let mut seen: HashSet<(&ObjectId, &EventType), RandomState> = HashSet::default();
     events
         .filter_map(|(position, event)| {
             let day = position.stack.day;
-            let is_kept = keep(event, day) && seen.insert((&event.o, &event.t));
-            is_kept.then(|| EventAt { position, event, at: event.at(day) })
+            let is_kept = keep(event, day) && seen.insert((&event.object, &event.kind));
+            is_kept.then(|| StackEvent { position, event, at: event.time(day) })
         })
         .collect()
 }

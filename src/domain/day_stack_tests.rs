@@ -6,30 +6,34 @@ use super::*;
 use crate::domain::Id;
 
 fn event(o: &str) -> Entry {
-    Entry::Event(Event { t: EventType::stored("T"), o: ObjectId::stored(o), i: None })
+    Entry::Event(Event {
+        kind: EventType::stored("T"),
+        object: ObjectId::stored(o),
+        fanout_id: None,
+    })
 }
 
 fn marker(n: Option<u32>) -> Entry {
-    Entry::Marker(DigestMarker { id: None, n })
+    Entry::DigestMarker(DigestMarker { id: None, n })
 }
 
 /// The marker id of the email under test.
 const OWN: Id = Id::from_bytes([9; 12]);
 
 fn own(n: u32) -> Entry {
-    Entry::Marker(DigestMarker { id: Some(OWN), n: Some(n) })
+    Entry::DigestMarker(DigestMarker { id: Some(OWN), n: Some(n) })
 }
 
 fn stack(day: &str, entries: Vec<Entry>) -> Stack {
-    Stack::new(StackId::of(day.parse().unwrap()), entries)
+    Stack::new(StackId::for_day(day.parse().unwrap()), entries)
 }
 
 fn user_stacks(stacks: Vec<Stack>) -> UserStacks {
     UserStacks { user: UserId::stored("ada"), stacks }
 }
 
-fn objects(pending: &[EventAt<'_>]) -> Vec<String> {
-    pending.iter().map(|pending| pending.event.o.to_string()).collect()
+fn objects(pending: &[StackEvent<'_>]) -> Vec<String> {
+    pending.iter().map(|pending| pending.event.object.to_string()).collect()
 }
 
 #[test]
@@ -49,13 +53,13 @@ fn a_bare_marker_covers_everything_before_it() {
 #[test]
 fn a_late_marker_with_a_smaller_count_uncovers_nothing() {
     let raced = stack("20140422", vec![event("a"), event("b"), marker(Some(2)), marker(Some(1))]);
-    assert_eq!(raced.covered(), 2);
+    assert_eq!(raced.covered_count(), 2);
 }
 
 #[test]
 fn the_count_of_a_marker_is_limited_to_the_stored_entries() {
     let broken = stack("20140422", vec![event("a"), marker(Some(99)), event("b")]);
-    assert_eq!(broken.covered(), 3);
+    assert_eq!(broken.covered_count(), 3);
     assert_eq!(broken.uncovered().count(), 0);
 }
 
@@ -94,7 +98,7 @@ fn a_rebuilt_email_contains_the_events_within_its_watermarks() {
         stack("20140422", vec![event("a"), event("b")]),
         stack("20140423", vec![event("c")]),
     ]);
-    assert_eq!(objects(&later.pending_within(&watermarks, OWN, |_, _| true)), ["a"]);
+    assert_eq!(objects(&later.pending_below(&watermarks, OWN, |_, _| true)), ["a"]);
 }
 
 #[test]
@@ -125,24 +129,27 @@ fn positions_round_trip_and_malformed_ones_are_rejected() {
 fn an_event_has_the_time_of_its_id_or_the_start_of_its_day() {
     let day: Day = "20140422".parse().unwrap();
     let at = day.start() + chrono::TimeDelta::hours(5);
-    let with =
-        Event { t: EventType::stored("T"), o: ObjectId::stored("a"), i: Some(Id::at(at, [0; 8])) };
-    assert_eq!(with.at(day), at);
-    assert_eq!(Event { i: None, ..with }.at(day), day.start());
+    let with = Event {
+        kind: EventType::stored("T"),
+        object: ObjectId::stored("a"),
+        fanout_id: Some(Id::at(at, [0; 8])),
+    };
+    assert_eq!(with.time(day), at);
+    assert_eq!(Event { fanout_id: None, ..with }.time(day), day.start());
 }
 
 /// Applies the rule of the original system: the events after the last `flushed`, deduplicated.
 fn original(entries: &[Entry]) -> Vec<String> {
     let from = entries
         .iter()
-        .rposition(|entry| matches!(entry, Entry::Marker(_)))
+        .rposition(|entry| matches!(entry, Entry::DigestMarker(_)))
         .map_or(0, |last| last + 1);
     let mut kept: Vec<String> = Vec::new();
     for entry in &entries[from..] {
         if let Entry::Event(event) = entry
-            && !kept.contains(&event.o.to_string())
+            && !kept.contains(&event.object.to_string())
         {
-            kept.push(event.o.to_string());
+            kept.push(event.object.to_string());
         }
     }
     kept
@@ -219,7 +226,7 @@ proptest! {
     ) {
         let mut before = 0;
         for end in 0..=entries.len() {
-            let now = covered(&entries[..end]);
+            let now = count_covered(&entries[..end]);
             prop_assert!(now >= before && now <= end);
             before = now;
         }
@@ -240,9 +247,9 @@ fn a_rebuilt_email_ignores_its_own_marker_and_respects_all_others() {
         event("e"),
     ];
     let user_stacks = user_stacks(vec![stack("20140422", entries)]);
-    let watermarks = vec![(StackId::of("20140422".parse().unwrap()), 4)];
+    let watermarks = vec![(StackId::for_day("20140422".parse().unwrap()), 4)];
 
-    assert_eq!(objects(&user_stacks.pending_within(&watermarks, OWN, |_, _| true)), ["b", "c"]);
+    assert_eq!(objects(&user_stacks.pending_below(&watermarks, OWN, |_, _| true)), ["b", "c"]);
     assert_eq!(objects(&user_stacks.pending()), ["e"]);
 }
 
@@ -258,7 +265,7 @@ mod retractions {
     }
 
     fn event(i: Option<Id>) -> Event {
-        Event { t: EventType::stored("Published"), o: ObjectId::stored("1"), i }
+        Event { kind: EventType::stored("Published"), object: ObjectId::stored("1"), fanout_id: i }
     }
 
     #[test]
@@ -266,7 +273,7 @@ mod retractions {
         let noon = DateTime::from_timestamp(1_398_124_800, 0).unwrap();
         let second = TimeDelta::seconds(1);
         let at = id(noon, 1, 5);
-        let reached = |i: Id| retracts(at, &event(Some(i)));
+        let reached = |i: Id| retraction_covers(at, &event(Some(i)));
 
         assert!(reached(id(noon, 1, 4)) && !reached(id(noon, 1, 6)));
         assert!(reached(id(noon, 2, 4)) && reached(id(noon, 2, 6)));
@@ -276,6 +283,6 @@ mod retractions {
 
     #[test]
     fn an_event_without_an_id_is_not_covered() {
-        assert!(!retracts(Id::LAST, &event(None)));
+        assert!(!retraction_covers(Id::MAX, &event(None)));
     }
 }

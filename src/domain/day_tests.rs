@@ -22,7 +22,7 @@ mod days {
 
     #[test]
     fn only_day_collections_have_a_day() {
-        assert!(Day::of_collection("notifications_20140422").is_some());
+        assert!(Day::from_collection("notifications_20140422").is_some());
         for name in [
             "notifications_20140432",
             "notifications_2014042",
@@ -30,7 +30,7 @@ mod days {
             "users",
             "x_20140422",
         ] {
-            assert_eq!(Day::of_collection(name), None, "{name}");
+            assert_eq!(Day::from_collection(name), None, "{name}");
         }
     }
 
@@ -40,7 +40,7 @@ mod days {
             let first = "00010101".parse::<Day>().unwrap();
             let day = Day::of(first.start() + TimeDelta::days(n.into()));
             proptest::prop_assert_eq!(day.to_string().parse::<Day>().unwrap(), day);
-            proptest::prop_assert_eq!(Day::of_collection(&day.collection()), Some(day));
+            proptest::prop_assert_eq!(Day::from_collection(&day.collection_name()), Some(day));
         }
     }
 }

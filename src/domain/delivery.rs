@@ -12,7 +12,7 @@ use super::coordination::Lease;
 use super::day_stack::Watermarks;
 pub use super::feedback::DeliveryState;
 use super::feedback::Feedback;
-use super::name::{Invalid, UserId, checked_texts, named_enum};
+use super::name::{InvalidValue, UserId, checked_texts, named_enum};
 use super::schedule::Cadence;
 use super::timed_id::Id;
 
@@ -42,18 +42,18 @@ impl DeliveryId {
     }
 }
 
-fn check_tag(text: &str) -> Result<&str, Invalid> {
+fn check_tag(text: &str) -> Result<&str, InvalidValue> {
     let is_digit = |byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     if text.len() == 40 && text.bytes().all(is_digit) {
         return Ok(text);
     }
     let why = "is not forty hexadecimal digits in lower case";
-    Err(Invalid::new("delivery tag", text.escape_debug(), why))
+    Err(InvalidValue::new("delivery tag", text.escape_debug(), why))
 }
 
 /// The source of an email's events.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Occasion {
+pub enum DeliverySource {
     /// The events that are pending when the digest of a period is due: its cadence, which is part
     /// of the id, and the name of the period, such as `2014-W17`.
     Digest(Cadence, String),
@@ -62,7 +62,7 @@ pub enum Occasion {
     Batch(Id, DateTime<Utc>),
 }
 
-impl Occasion {
+impl DeliverySource {
     /// Returns the cadence and the period of a digest.
     pub fn digest(&self) -> Option<(Cadence, &str)> {
         match self {
@@ -88,7 +88,7 @@ pub struct Delivery {
     /// The recipient.
     pub user: UserId,
     /// The source of the events, read each time the email is built.
-    pub occasion: Occasion,
+    pub source: DeliverySource,
     /// When the row was inserted, or reopened after a failure.
     pub created: DateTime<Utc>,
     /// The number of entries that a digest covers on each stack; empty for a batch.
@@ -146,14 +146,14 @@ impl Delivery {
     pub fn new(
         id: DeliveryId,
         user: UserId,
-        occasion: Occasion,
+        occasion: DeliverySource,
         marker: Id,
         created: DateTime<Utc>,
     ) -> Self {
         Self {
             id,
             user,
-            occasion,
+            source: occasion,
             created,
             watermarks: Watermarks::new(),
             marker,
@@ -176,9 +176,9 @@ impl Delivery {
     ///
     /// Workers claim deliveries in the order of their slots: batches first, by queue position.
     pub fn slot(&self) -> String {
-        match &self.occasion {
-            Occasion::Digest(..) => digest_slot(&self.user),
-            Occasion::Batch(batch, queue_position) => {
+        match &self.source {
+            DeliverySource::Digest(..) => digest_slot(&self.user),
+            DeliverySource::Batch(batch, queue_position) => {
                 let queue_position = queue_position.timestamp_millis().max(0);
                 format!("batch:{queue_position:013}:{batch}")
             }
@@ -198,15 +198,15 @@ pub enum Transition {
     HandOver(Handover),
     /// Returns from `sending` to `pending` without a call and keeps the lease. The email was
     /// certainly not accepted.
-    Recall(DeliveryId),
+    ReturnToPending(DeliveryId),
     /// Renews the lease, also of a settled delivery.
-    Hold(DeliveryId),
+    RenewLease(DeliveryId),
     /// Releases the lease. No worker can claim the delivery before its time.
     Defer(Deferral),
     /// Settles the delivery. It stays open, because its markers are not written yet.
     Settle(Settlement),
     /// Settles and closes the delivery at once, because its markers are written.
-    Conclude(Settlement),
+    SettleAndClose(Settlement),
 }
 
 impl Transition {
@@ -214,11 +214,11 @@ impl Transition {
     pub fn id(&self) -> &DeliveryId {
         match self {
             Self::HandOver(Handover { id, .. })
-            | Self::Recall(id)
-            | Self::Hold(id)
+            | Self::ReturnToPending(id)
+            | Self::RenewLease(id)
             | Self::Defer(Deferral { id, .. })
             | Self::Settle(Settlement { id, .. })
-            | Self::Conclude(Settlement { id, .. }) => id,
+            | Self::SettleAndClose(Settlement { id, .. }) => id,
         }
     }
 }
@@ -257,7 +257,12 @@ pub struct Deferral {
 
 impl Deferral {
     /// Returns the deferral of this row, without a failed attempt.
-    pub fn of(row: &Delivery, state: DeliveryState, not_before: DateTime<Utc>, why: &str) -> Self {
+    pub fn for_row(
+        row: &Delivery,
+        state: DeliveryState,
+        not_before: DateTime<Utc>,
+        why: &str,
+    ) -> Self {
         Self {
             id: row.id.clone(),
             from: row.state,
@@ -285,16 +290,16 @@ pub struct Settlement {
     /// The reason, without an address; `None` if the email was sent.
     pub reason: Option<String>,
     /// The kind of reason for metrics; `None` if the email was sent.
-    pub cause: Option<Cause>,
+    pub cause: Option<SettlementCause>,
 }
 
 named_enum! {
     /// Why an email was not sent, or may not have been.
-    Cause("cause") {
+    SettlementCause("cause") {
         /// No event applies any more.
         NothingLeft = "nothing_left",
         /// The user may not be emailed.
-        Barred = "barred",
+        NotMailable = "barred",
         /// All attempts failed, up to the limit of their number or time.
         GivenUp = "given_up",
         /// The provider rejected the email, or it cannot be rendered.
@@ -307,11 +312,11 @@ named_enum! {
 impl Settlement {
     /// Returns the settlement of this row, with the usual cause of the state and without a
     /// provider's id.
-    pub fn of(row: &Delivery, state: DeliveryState, items: u32, reason: Option<&str>) -> Self {
+    pub fn for_row(row: &Delivery, state: DeliveryState, items: u32, reason: Option<&str>) -> Self {
         let cause = match state {
-            DeliveryState::Canceled => Some(Cause::Barred),
-            DeliveryState::Failed => Some(Cause::Refused),
-            DeliveryState::Unknown => Some(Cause::NoAnswer),
+            DeliveryState::Canceled => Some(SettlementCause::NotMailable),
+            DeliveryState::Failed => Some(SettlementCause::Refused),
+            DeliveryState::Unknown => Some(SettlementCause::NoAnswer),
             DeliveryState::Pending | DeliveryState::Sending | DeliveryState::Sent => None,
         };
         Self {
@@ -325,11 +330,11 @@ impl Settlement {
         }
     }
 
-    /// Changes the cause of a failure to [`Cause::GivenUp`]. The cause of an unknown outcome stays.
+    /// Changes the cause of a failure to [`SettlementCause::GivenUp`]. The cause of an unknown outcome stays.
     #[must_use]
-    pub fn given_up(self) -> Self {
+    pub fn into_given_up(self) -> Self {
         let is_failure = self.state == DeliveryState::Failed;
-        Self { cause: if is_failure { Some(Cause::GivenUp) } else { self.cause }, ..self }
+        Self { cause: if is_failure { Some(SettlementCause::GivenUp) } else { self.cause }, ..self }
     }
 }
 
@@ -348,7 +353,7 @@ pub struct Reopening {
 
 impl Reopening {
     /// Creates a reopening without new watermarks or a lease.
-    pub fn of(id: DeliveryId) -> Self {
+    pub fn new(id: DeliveryId) -> Self {
         Self { id, watermarks: None, lease: None, reopened: 0 }
     }
 }
@@ -367,7 +372,7 @@ pub enum OperatorDecision {
 pub enum Correction {
     /// Resolves an unknown outcome. A sent email becomes `sent`. One that was not sent becomes
     /// `pending` and open again, without a lease. The text is the reason, which is stored.
-    Judge(DeliveryId, OperatorDecision, String),
+    ResolveUnknown(DeliveryId, OperatorDecision, String),
     /// Retries a failed delivery as if it were new: without attempts, call or outcome.
     Reopen(Reopening),
     /// Cancels and closes a pending delivery, leased or not, so that no worker can send it. The
@@ -379,7 +384,9 @@ impl Correction {
     /// Returns the id of the delivery.
     pub fn id(&self) -> &DeliveryId {
         match self {
-            Self::Judge(id, _, _) | Self::Reopen(Reopening { id, .. }) | Self::Cancel(id, _) => id,
+            Self::ResolveUnknown(id, _, _)
+            | Self::Reopen(Reopening { id, .. })
+            | Self::Cancel(id, _) => id,
         }
     }
 }

@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 
 use super::audience::{Audience, Selector};
 use super::json_text::Json;
-use super::name::{BrandName, FollowKey, Invalid, UserId};
+use super::name::{BrandName, FollowKey, InvalidValue, UserId};
 use super::text_checks::check_link;
 
 /// The longest text, in characters.
-pub const MAX_TEXT: usize = 500;
+pub const MAX_TEXT_CHARS: usize = 500;
 /// The most `data`, in bytes of JSON.
-pub const MAX_DATA: usize = 2 << 10;
+pub const MAX_DATA_BYTES: usize = 2 << 10;
 
 /// The most follow keys that are stored with an event's details. If it has more, none is stored.
 pub const MAX_NAMED_KEYS: usize = 8;
@@ -47,18 +47,18 @@ impl Actor {
         Self { id, name: None, url: None, image: None }
     }
 
-    fn check(&self) -> Result<(), Invalid> {
+    fn check(&self) -> Result<(), InvalidValue> {
         if let Some(name) = &self.name {
             // Actor names follow the rules of all names.
-            UserId::new(name).map_err(|why| Invalid { what: "actor name", ..why })?;
+            UserId::new(name).map_err(|why| InvalidValue { what: "actor name", ..why })?;
         }
         for (what, link) in [("actor url", &self.url), ("actor image", &self.image)] {
             let Some(link) = link else { continue };
             if link.len() > MAX_LINK {
                 let why = format!("is longer than {MAX_LINK} bytes");
-                return Err(Invalid::new(what, link, why));
+                return Err(InvalidValue::new(what, link, why));
             }
-            check_link(link).map_err(|why| Invalid::new(what, link, why))?;
+            check_link(link).map_err(|why| InvalidValue::new(what, link, why))?;
         }
         Ok(())
     }
@@ -74,10 +74,10 @@ pub struct Details {
     /// one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub brand: Option<BrandName>,
-    /// A message in plain text, up to [`MAX_TEXT`] characters.
+    /// A message in plain text, up to [`MAX_TEXT_CHARS`] characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// Further data for the application's feed, passed through: up to [`MAX_DATA`] bytes.
+    /// Further data for the application's feed, passed through: up to [`MAX_DATA_BYTES`] bytes.
     #[serde(default, skip_serializing_if = "Json::is_null")]
     pub data: Json,
     /// Why users get the event: see [`Details::reason_for`].
@@ -90,23 +90,24 @@ pub struct Details {
 
 impl Details {
     /// Checks the actor, the text and the size of the data.
-    pub fn check(&self) -> Result<(), Invalid> {
+    pub fn check(&self) -> Result<(), InvalidValue> {
         if let Some(actor) = &self.actor {
             actor.check()?;
         }
         if let Some(text) = &self.text {
             let characters = text.chars().count();
-            let why =
-                format_args!("characters is more than the {MAX_TEXT} that an event's text has");
-            Invalid::check_limit("text of", characters, MAX_TEXT, why)?;
+            let why = format_args!(
+                "characters is more than the {MAX_TEXT_CHARS} that an event's text has"
+            );
+            InvalidValue::check_limit("text of", characters, MAX_TEXT_CHARS, why)?;
             let is_forbidden = |c: char| c.is_control() && c != '\n' && c != '\t';
             if text.trim().is_empty() || text.contains(is_forbidden) {
                 let why = "is not a text without control characters; leave it out if there is none";
-                return Err(Invalid::new("text", text.escape_debug(), why));
+                return Err(InvalidValue::new("text", text.escape_debug(), why));
             }
         }
-        let why = format_args!("bytes is more than the {MAX_DATA} that an event's data has");
-        Invalid::check_limit("data of", self.data.bytes(), MAX_DATA, why)
+        let why = format_args!("bytes is more than the {MAX_DATA_BYTES} that an event's data has");
+        InvalidValue::check_limit("data of", self.data.bytes(), MAX_DATA_BYTES, why)
     }
 
     /// Returns why users get an event with this audience, in the words of the feed API: `named`,
@@ -164,7 +165,7 @@ impl Details {
         self.actor == other.actor
             && self.brand == other.brand
             && self.text == other.text
-            && self.data.is_same(&other.data)
+            && self.data.is_equivalent(&other.data)
     }
 }
 
@@ -182,15 +183,15 @@ mod tests {
 
     #[test]
     fn details_up_to_the_limits_are_accepted() {
-        let longest = "ü".repeat(MAX_TEXT);
+        let longest = "ü".repeat(MAX_TEXT_CHARS);
         let data = |bytes: usize| json!("x".repeat(bytes - 2));
 
-        assert_eq!(refused(Some(&longest), data(MAX_DATA)), None);
+        assert_eq!(refused(Some(&longest), data(MAX_DATA_BYTES)), None);
         assert_eq!(refused(None, Value::Null), None);
         assert_eq!(refused(Some("a\n\tb"), json!({"a": 1})), None);
         let text = refused(Some(&format!("{longest}u")), Value::Null).unwrap();
         assert_eq!(text, "text of 501 characters is more than the 500 that an event's text has");
-        let data = refused(None, data(MAX_DATA + 1)).unwrap();
+        let data = refused(None, data(MAX_DATA_BYTES + 1)).unwrap();
         assert!(data.contains("2049") && data.contains("2048"), "{data}");
     }
 

@@ -11,76 +11,78 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::day::{Day, DaySet};
-use super::day_stack::{Event, EventAt, UserStacks};
+use super::day_stack::{Event, StackEvent, UserStacks};
 use super::delivery::{Delivery, DeliveryState};
-use super::eligibility::{Facts, Purpose, classify};
-use super::email_content::{Caps, EmailContent, EmailItem, EventData, Grouping};
+use super::eligibility::{EligibilityFacts, Purpose, classify};
+use super::email_content::{DisplayData, EmailContent, EmailItem, Grouping, ItemLimits};
 use super::name::EventType;
 use super::timed_id::Id;
 use super::type_policy::{EmailScope, Policies};
 use super::user::User;
 
 /// Returns the pending events that the user's choices and this scope admit to digests.
-pub fn wanted<'a>(
+pub fn digest_events<'a>(
     user_stacks: &'a UserStacks,
     user: &User,
     scope: EmailScope,
     policies: &Policies,
-) -> Vec<EventAt<'a>> {
+) -> Vec<StackEvent<'a>> {
     user_stacks.pending_where(|event, day| is_chosen(event, day, user, scope, policies))
 }
 
-/// Returns the events of [`wanted`] that this delivery covers. Its own marker hides none of them.
-pub fn wanted_by<'a>(
+/// Returns the events of [`digest_events`] that this delivery covers. Its own marker hides none of them.
+pub fn delivery_events<'a>(
     row: &Delivery,
     user_stacks: &'a UserStacks,
     user: &User,
     scope: EmailScope,
     policies: &Policies,
-) -> Vec<EventAt<'a>> {
+) -> Vec<StackEvent<'a>> {
     let keep = |event: &Event, day| is_chosen(event, day, user, scope, policies);
-    user_stacks.pending_within(&row.watermarks, row.marker, keep)
+    user_stacks.pending_below(&row.watermarks, row.marker, keep)
 }
 
 fn is_chosen(event: &Event, day: Day, user: &User, scope: EmailScope, policies: &Policies) -> bool {
     let purpose = Purpose::Digest(scope);
-    let time = || event.at(day);
-    classify(&event.t, time, Facts::default(), Some(user), policies, purpose).is_none()
+    let time = || event.time(day);
+    classify(&event.kind, time, EligibilityFacts::default(), Some(user), policies, purpose)
+        .is_none()
 }
 
 /// Builds the content of a digest, one item for each event. Returns `None` if no event applies.
 ///
 /// `find_data` returns the data to show for an event, or `None` if its object no longer applies.
-pub fn assemble(
-    events: &[EventAt<'_>],
+pub fn build_digest_content(
+    events: &[StackEvent<'_>],
     policies: &Policies,
-    caps: Caps,
-    find_data: impl Fn(&Event) -> Option<EventData>,
+    caps: ItemLimits,
+    find_data: impl Fn(&Event) -> Option<DisplayData>,
 ) -> Option<EmailContent> {
-    let mut newest_first: Vec<&EventAt<'_>> = events.iter().collect();
+    let mut newest_first: Vec<&StackEvent<'_>> = events.iter().collect();
     newest_first.sort_by_key(|pending| Reverse((pending.at, pending.position)));
-    let item = |pending: &EventAt<'_>| {
-        let EventData { object, details } = find_data(pending.event)?;
-        Some(EmailItem { id: pending.event.o.clone(), at: pending.at, object, details })
+    let item = |pending: &StackEvent<'_>| {
+        let DisplayData { object, details } = find_data(pending.event)?;
+        Some(EmailItem { id: pending.event.object.clone(), at: pending.at, object, details })
     };
     let items = newest_first.into_iter();
-    let included = items.filter_map(|pending| Some((&pending.event.t, item(pending)?))).collect();
+    let included =
+        items.filter_map(|pending| Some((&pending.event.kind, item(pending)?))).collect();
     let mut content = EmailContent::of(included, policies, Grouping::Each)?;
     content.cut(caps, 0);
     Some(content)
 }
 
 /// Returns the newest events that apply, at most `caps.section` of each type, newest first.
-pub fn showable<'a>(
-    events: &[EventAt<'a>],
-    caps: Caps,
+pub fn events_to_show<'a>(
+    events: &[StackEvent<'a>],
+    caps: ItemLimits,
     applies: impl Fn(&Event) -> bool,
 ) -> Vec<&'a Event> {
-    let mut newest_first: Vec<&EventAt<'a>> = events.iter().collect();
+    let mut newest_first: Vec<&StackEvent<'a>> = events.iter().collect();
     newest_first.sort_by_key(|pending| Reverse((pending.at, pending.position)));
     let mut shown_by_type: HashMap<&EventType, usize> = HashMap::new();
     newest_first.retain(|pending| {
-        let shown = shown_by_type.entry(&pending.event.t).or_default();
+        let shown = shown_by_type.entry(&pending.event.kind).or_default();
         let is_shown = *shown < caps.section && applies(pending.event);
         *shown += usize::from(is_shown);
         is_shown
@@ -95,7 +97,7 @@ const MAX_RETRY_DELAY: TimeDelta = TimeDelta::days(1);
 
 /// Returns when a failed digest is retried automatically. The delay starts at one hour and doubles
 /// up to one day, because the cause of the failure may have passed.
-pub fn retry_at(row: &Delivery) -> Option<DateTime<Utc>> {
+pub fn next_retry_at(row: &Delivery) -> Option<DateTime<Utc>> {
     if row.state != DeliveryState::Failed || row.open {
         return None;
     }
@@ -108,7 +110,7 @@ pub fn retry_at(row: &Delivery) -> Option<DateTime<Utc>> {
 pub struct PendingCounts {
     /// Users with at least one event in the backlog.
     #[serde(rename = "people")]
-    pub people: u64,
+    pub users: u64,
     /// Events in the backlogs of all these users.
     pub events: u64,
 }
@@ -116,24 +118,24 @@ pub struct PendingCounts {
 impl PendingCounts {
     /// Adds a user with this number of events. A user without events does not count.
     pub fn add(&mut self, events: u64) {
-        self.people += u64::from(events > 0);
+        self.users += u64::from(events > 0);
         self.events += events;
     }
 
     /// Returns whether there are no events.
-    pub fn is_nothing(&self) -> bool {
+    pub fn is_zero(&self) -> bool {
         self.events == 0
     }
 
     /// Returns the sum of both.
     pub fn plus(self, other: Self) -> Self {
-        Self { people: self.people + other.people, events: self.events + other.events }
+        Self { users: self.users + other.users, events: self.events + other.events }
     }
 
     /// Returns the difference, with zero as the least.
-    pub fn without(self, other: Self) -> Self {
+    pub fn saturating_sub(self, other: Self) -> Self {
         Self {
-            people: self.people.saturating_sub(other.people),
+            users: self.users.saturating_sub(other.users),
             events: self.events.saturating_sub(other.events),
         }
     }
@@ -157,7 +159,7 @@ pub struct Backlog {
 
 impl Backlog {
     /// Returns the sum of both parts. A user with events in both counts twice.
-    pub fn all(self) -> PendingCounts {
+    pub fn total(self) -> PendingCounts {
         self.mailable.plus(self.blocked)
     }
 }
@@ -177,14 +179,10 @@ pub struct DayNote {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocked: Option<PendingCounts>,
     /// The events that expired, because they were older than `digest.max_age`.
-    #[serde(default, rename = "given_up", skip_serializing_if = "PendingCounts::is_nothing")]
+    #[serde(default, rename = "given_up", skip_serializing_if = "PendingCounts::is_zero")]
     pub expired: PendingCounts,
     /// The part of `expired` whose users could not be emailed when it expired.
-    #[serde(
-        default,
-        rename = "given_up_blocked",
-        skip_serializing_if = "PendingCounts::is_nothing"
-    )]
+    #[serde(default, rename = "given_up_blocked", skip_serializing_if = "PendingCounts::is_zero")]
     pub expired_blocked: PendingCounts,
 }
 
@@ -193,61 +191,61 @@ impl DayNote {
     pub const PREFIX: &str = "day:";
 
     /// Returns the name of the day's note, such as `day:20140422`.
-    pub fn name(day: Day) -> String {
+    pub fn note_name(day: Day) -> String {
         format!("{}{day}", Self::PREFIX)
     }
 
     /// Returns the day of a note; `None` if the name is not that of a day's note.
-    pub fn day(name: &str) -> Option<Day> {
+    pub fn day_of_note(name: &str) -> Option<Day> {
         name.strip_prefix(Self::PREFIX)?.parse().ok()
     }
 
     /// Parses a stored note. `None` if it is unreadable, so that the day is scanned again.
-    pub fn read(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
 
     /// Returns whether the last full scan found no backlog that can be emailed.
-    pub fn is_clear(&self) -> bool {
-        self.mailable.is_some_and(|counts| counts.is_nothing())
+    pub fn has_no_mailable(&self) -> bool {
+        self.mailable.is_some_and(|counts| counts.is_zero())
     }
 
     /// Returns whether the day is clear but may contain events of users who cannot be emailed.
     /// Older versions did not count those.
-    pub fn is_blocked(&self) -> bool {
-        self.is_clear() && self.blocked.is_none_or(|counts| !counts.is_nothing())
+    pub fn has_only_blocked(&self) -> bool {
+        self.has_no_mailable() && self.blocked.is_none_or(|counts| !counts.is_zero())
     }
 
     /// Returns whether no event is left that could expire.
-    pub fn is_settled(&self) -> bool {
-        self.is_clear() && self.blocked.is_none_or(|counts| counts.is_nothing())
+    pub fn has_nothing_to_expire(&self) -> bool {
+        self.has_no_mailable() && self.blocked.is_none_or(|counts| counts.is_zero())
     }
 }
 
 /// The days from which digests include events: the window and the backlog before it.
 #[derive(Debug, Clone)]
-pub struct DaysRead {
+pub struct DigestDays {
     /// The days that feeds show.
     pub window: DaySet,
     /// The first day whose events are still emailed.
     pub first: Day,
 }
 
-impl DaysRead {
+impl DigestDays {
     /// Returns the days at `now`. `window_back` is in days before today.
-    pub fn of(now: DateTime<Utc>, window_back: u32, max_age: TimeDelta) -> Self {
+    pub fn at(now: DateTime<Utc>, window_back: u32, max_age: TimeDelta) -> Self {
         let window = DaySet::ending(Day::of(now), window_back);
         let first = Day::of(now - max_age).min(window.first());
         Self { window, first }
     }
 
     /// Returns whether the day has left the window but is not too old to be emailed.
-    pub fn is_older(&self, day: Day) -> bool {
+    pub fn is_backlog(&self, day: Day) -> bool {
         self.first <= day && day < self.window.first()
     }
 
     /// Returns whether the backlog of the day has expired.
-    pub fn is_too_old(&self, day: Day) -> bool {
+    pub fn is_expired(&self, day: Day) -> bool {
         day < self.first
     }
 }

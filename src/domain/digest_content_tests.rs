@@ -19,15 +19,15 @@ mod assembling {
         let entry = |(index, (t, o)): (usize, &(&str, String))| {
             let at = day().start() + TimeDelta::seconds(index as i64);
             Entry::Event(Event {
-                t: EventType::stored(t),
-                o: ObjectId::stored(o),
-                i: Some(Id::at(at, [0; 8])),
+                kind: EventType::stored(t),
+                object: ObjectId::stored(o),
+                fanout_id: Some(Id::at(at, [0; 8])),
             })
         };
         let entries = events.iter().enumerate().map(entry).collect();
         UserStacks {
             user: UserId::stored("ada"),
-            stacks: vec![Stack::new(StackId::of(day()), entries)],
+            stacks: vec![Stack::new(StackId::for_day(day()), entries)],
         }
     }
 
@@ -43,24 +43,24 @@ mod assembling {
         ])
     }
 
-    fn all(event: &Event) -> Option<EventData> {
-        let bare = Object::bare(ObjectKey::stored(event.o.as_str()));
-        Some(EventData { object: Arc::new(bare), details: None })
+    fn all(event: &Event) -> Option<DisplayData> {
+        let bare = Object::without_data(ObjectKey::stored(event.object.as_str()));
+        Some(DisplayData { object: Arc::new(bare), details: None })
     }
 
     #[test]
     fn the_preselected_events_contain_all_events_that_a_digest_shows() {
         let many: Vec<(&str, String)> =
             (0..60).map(|n| (["A", "B", "C"][n % 3], format!("o{n}"))).collect();
-        let (stacks, policies, caps) = (stacks(&many), Policies::default(), Caps::default());
+        let (stacks, policies, caps) = (stacks(&many), Policies::default(), ItemLimits::default());
         let wanted = stacks.pending_where(|_, _| true);
-        let applies = |event: &Event| !event.o.as_str().ends_with('7');
+        let applies = |event: &Event| !event.object.as_str().ends_with('7');
 
-        let showable = showable(&wanted, caps, applies);
+        let showable = events_to_show(&wanted, caps, applies);
 
         let object = |event: &Event| all(event).filter(|_| applies(event));
-        let content = assemble(&wanted, &policies, caps, object).unwrap();
-        let can = |id: &ObjectId| showable.iter().any(|event| event.o == *id);
+        let content = build_digest_content(&wanted, &policies, caps, object).unwrap();
+        let can = |id: &ObjectId| showable.iter().any(|event| event.object == *id);
         assert!(content.items().all(|(_, item)| can(&item.id)));
         assert_eq!(showable.len(), 3 * caps.section);
     }
@@ -73,7 +73,9 @@ mod assembling {
             ("Ant", "3".into()),
             ("Show", "4".into()),
         ]);
-        let digest = assemble(&user_stacks.pending(), &policies(), Caps::default(), all).unwrap();
+        let digest =
+            build_digest_content(&user_stacks.pending(), &policies(), ItemLimits::default(), all)
+                .unwrap();
         let headings: Vec<_> =
             digest.sections.iter().map(|section| section.heading.as_str()).collect();
         assert_eq!(headings, ["Shows near you", "New works", "Ant", "Zebra"]);
@@ -82,11 +84,15 @@ mod assembling {
     #[test]
     fn a_capped_section_shows_the_newest_and_counts_the_rest() {
         let user_stacks = stacks(&works(30));
-        let digest =
-            assemble(&user_stacks.pending(), &policies(), Caps { section: 12, total: 40 }, all)
-                .unwrap();
+        let digest = build_digest_content(
+            &user_stacks.pending(),
+            &policies(),
+            ItemLimits { section: 12, total: 40 },
+            all,
+        )
+        .unwrap();
         let [section] = &digest.sections[..] else { panic!("{digest:?}") };
-        assert_eq!((section.shown(), digest.more(), digest.total), (12, 18, 30));
+        assert_eq!((section.shown_count(), digest.hidden_count(), digest.total), (12, 18, 30));
         assert_eq!(section.groups[0].items[0].id.as_str(), "29");
     }
 
@@ -94,26 +100,41 @@ mod assembling {
     fn events_that_no_longer_apply_are_excluded_from_items_and_totals() {
         let user_stacks = stacks(&works(5));
         let applies = |event: &Event| {
-            if event.o.as_str() == "3" { None } else { all(event) }
+            if event.object.as_str() == "3" { None } else { all(event) }
         };
-        let digest =
-            assemble(&user_stacks.pending(), &policies(), Caps::default(), applies).unwrap();
+        let digest = build_digest_content(
+            &user_stacks.pending(),
+            &policies(),
+            ItemLimits::default(),
+            applies,
+        )
+        .unwrap();
         assert_eq!(digest.total, 4);
     }
 
     #[test]
     fn without_applicable_events_there_is_no_digest() {
         assert_eq!(
-            assemble(&stacks(&works(5)).pending(), &policies(), Caps::default(), |_| None),
+            build_digest_content(
+                &stacks(&works(5)).pending(),
+                &policies(),
+                ItemLimits::default(),
+                |_| None
+            ),
             None
         );
-        assert_eq!(assemble(&[], &policies(), Caps::default(), all), None);
+        assert_eq!(build_digest_content(&[], &policies(), ItemLimits::default(), all), None);
     }
 
     #[test]
     fn a_digest_has_the_time_of_its_oldest_event() {
-        let digest =
-            assemble(&stacks(&works(3)).pending(), &policies(), Caps::default(), all).unwrap();
+        let digest = build_digest_content(
+            &stacks(&works(3)).pending(),
+            &policies(),
+            ItemLimits::default(),
+            all,
+        )
+        .unwrap();
         assert_eq!(digest.oldest, day().start());
     }
 
@@ -127,12 +148,12 @@ mod assembling {
             let names = ["Work", "Show", "Ant", "Zebra"];
             let event = |(n, kind): (usize, &usize)| (names[*kind], n.to_string());
             let events: Vec<_> = kinds.iter().enumerate().map(event).collect();
-            let (user_stacks, caps) = (stacks(&events), Caps { section, total });
-            let digest = assemble(&user_stacks.pending(), &policies(), caps, all).unwrap();
+            let (user_stacks, caps) = (stacks(&events), ItemLimits { section, total });
+            let digest = build_digest_content(&user_stacks.pending(), &policies(), caps, all).unwrap();
             prop_assert_eq!(digest.total, events.len() as u64);
             prop_assert_eq!(digest.sections.iter().map(|s| s.total).sum::<u64>(), digest.total);
-            prop_assert!(digest.shown() <= total as u64);
-            prop_assert!(digest.sections.iter().all(|s| s.shown() <= section));
+            prop_assert!(digest.shown_count() <= total as u64);
+            prop_assert!(digest.sections.iter().all(|s| s.shown_count() <= section));
             for s in &digest.sections {
                 let of_kind = events.iter().filter(|(kind, _)| *kind == s.kind.as_str()).count();
                 prop_assert_eq!(s.total, of_kind as u64);
@@ -146,20 +167,20 @@ mod retries {
     //! Tests of when a failed digest is retried.
 
     use super::super::*;
-    use crate::domain::{Cadence, DeliveryId, Id, Occasion, UserId};
+    use crate::domain::{Cadence, DeliveryId, DeliverySource, Id, UserId};
 
     #[test]
     fn the_retry_interval_of_a_failed_digest_doubles_each_time() {
         let at = DateTime::UNIX_EPOCH;
         let failed = |reopened| {
-            let occasion = Occasion::Digest(Cadence::Weekly, "2026-W47".to_owned());
+            let occasion = DeliverySource::Digest(Cadence::Weekly, "2026-W47".to_owned());
             let (id, marker) = (DeliveryId::stored("x"), Id::from_bytes([1; 12]));
             let mut row = Delivery::new(id, UserId::stored("ada"), occasion, marker, at);
             (row.state, row.open) = (DeliveryState::Failed, false);
             (row.outcome.settled, row.attempts.reopened) = (Some(at), reopened);
             row
         };
-        let hours = |row: &Delivery| retry_at(row).map(|again| (again - at).num_hours());
+        let hours = |row: &Delivery| next_retry_at(row).map(|again| (again - at).num_hours());
 
         let waits: Vec<_> = [0, 1, 2, 4, 5, 99].map(|n| hours(&failed(n))).to_vec();
 
@@ -176,7 +197,7 @@ mod pending_counts {
     #[test]
     fn a_day_is_in_the_window_in_the_backlog_or_too_old() {
         let now = "2014-04-22T12:00:00Z".parse().unwrap();
-        let days = DaysRead::of(now, 7, TimeDelta::days(30));
+        let days = DigestDays::at(now, 7, TimeDelta::days(30));
         let day = |text: &str| text.parse::<Day>().unwrap();
 
         for (text, older, too_old) in [
@@ -187,7 +208,7 @@ mod pending_counts {
             ("20140322", false, true),
             ("20140101", false, true),
         ] {
-            let found = (days.is_older(day(text)), days.is_too_old(day(text)));
+            let found = (days.is_backlog(day(text)), days.is_expired(day(text)));
             assert_eq!(found, (older, too_old), "{text}");
         }
     }
@@ -195,7 +216,7 @@ mod pending_counts {
     #[test]
     fn a_window_longer_than_the_maximum_age_leaves_no_older_days() {
         let now = "2014-04-22T12:00:00Z".parse().unwrap();
-        let days = DaysRead::of(now, 60, TimeDelta::days(30));
+        let days = DigestDays::at(now, 60, TimeDelta::days(30));
 
         assert_eq!(days.first, days.window.first());
     }
@@ -211,13 +232,16 @@ mod pending_counts {
             expired_blocked: PendingCounts::default(),
         };
 
-        let read = DayNote::read(&serde_json::to_string(&note).unwrap());
+        let read = DayNote::parse(&serde_json::to_string(&note).unwrap());
 
         assert_eq!(read.as_ref(), Some(&note));
-        assert!(note.is_clear() && note.is_blocked(), "older versions counted no blocked users");
-        assert_eq!(DayNote::read("changed"), None);
-        let name = DayNote::name("20140422".parse().unwrap());
-        assert_eq!(DayNote::day(&name), "20140422".parse().ok());
-        assert_eq!(DayNote::day("day:x"), None);
+        assert!(
+            note.has_no_mailable() && note.has_only_blocked(),
+            "older versions counted no blocked users"
+        );
+        assert_eq!(DayNote::parse("changed"), None);
+        let name = DayNote::note_name("20140422".parse().unwrap());
+        assert_eq!(DayNote::day_of_note(&name), "20140422".parse().ok());
+        assert_eq!(DayNote::day_of_note("day:x"), None);
     }
 }

@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use chrono::{DateTime, TimeDelta, Utc, Weekday};
 use serde::{Deserialize, Deserializer, Serializer};
 
-use super::name::Invalid;
+use super::name::InvalidValue;
 
 /// Parses a duration such as `500ms`, `90s`, `5m`, `2h` or `30d`.
 pub fn parse_duration(text: &str) -> Option<TimeDelta> {
@@ -26,8 +26,11 @@ pub fn parse_duration(text: &str) -> Option<TimeDelta> {
 }
 
 /// Parses a duration and checks its range. The error continues a sentence about the value.
-pub fn duration_within(text: &str, range: &RangeInclusive<TimeDelta>) -> Result<TimeDelta, String> {
-    let (from, to) = (show_duration(*range.start()), show_duration(*range.end()));
+pub fn parse_duration_within(
+    text: &str,
+    range: &RangeInclusive<TimeDelta>,
+) -> Result<TimeDelta, String> {
+    let (from, to) = (format_duration(*range.start()), format_duration(*range.end()));
     match parse_duration(text) {
         Some(duration) if range.contains(&duration) => Ok(duration),
         Some(duration) if duration > *range.end() => Err(format!("is longer than {to}")),
@@ -37,7 +40,7 @@ pub fn duration_within(text: &str, range: &RangeInclusive<TimeDelta>) -> Result<
 }
 
 /// Formats a duration in whole milliseconds, with the largest unit that divides it.
-pub fn show_duration(duration: TimeDelta) -> String {
+pub fn format_duration(duration: TimeDelta) -> String {
     let ms = duration.num_milliseconds();
     let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")];
     let unit = units.into_iter().find(|(size, _)| ms % size == 0 && ms >= *size);
@@ -45,12 +48,14 @@ pub fn show_duration(duration: TimeDelta) -> String {
 }
 
 /// Deserializes a time.
-pub fn read_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DateTime<Utc>, D::Error> {
+pub fn deserialize_time<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<DateTime<Utc>, D::Error> {
     parse_time(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
 }
 
 /// Deserializes a time or `null`.
-pub fn read_time_if_any<'de, D: Deserializer<'de>>(
+pub fn deserialize_optional_time<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<DateTime<Utc>>, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?;
@@ -62,9 +67,9 @@ pub fn write_weekday<S: Serializer>(day: &Weekday, serializer: S) -> Result<S::O
     serializer.collect_str(&day.to_string().to_lowercase())
 }
 
-fn parse_time(text: &str) -> Result<DateTime<Utc>, Invalid> {
+fn parse_time(text: &str) -> Result<DateTime<Utc>, InvalidValue> {
     let why = "is not a moment such as 2014-04-22T09:00:00Z";
-    text.parse().map_err(|_| Invalid::new("time", text, why))
+    text.parse().map_err(|_| InvalidValue::new("time", text, why))
 }
 
 #[cfg(test)]
@@ -74,10 +79,10 @@ mod tests {
     #[test]
     fn a_duration_round_trips() {
         for text in ["0ms", "1500ms", "90s", "5m", "25h", "30d"] {
-            assert_eq!(parse_duration(text).map(show_duration).as_deref(), Some(text));
+            assert_eq!(parse_duration(text).map(format_duration).as_deref(), Some(text));
         }
         assert_eq!(parse_duration("60m"), parse_duration("1h"));
-        assert_eq!(parse_duration("24h").map(show_duration).as_deref(), Some("1d"));
+        assert_eq!(parse_duration("24h").map(format_duration).as_deref(), Some("1d"));
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub enum ObjectState {
 /// The loaded facts about an event and a user. A default fact excludes nothing, so callers can
 /// classify with the facts that they have and again once they have loaded the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Facts {
+pub struct EligibilityFacts {
     /// The event belongs to a deleted user who had the same id.
     pub before_start: bool,
     /// The event was retracted.
@@ -56,7 +56,7 @@ pub struct Facts {
 
 impl ObjectState {
     /// Returns the state of an object with this record.
-    pub fn of(record: &Object) -> Self {
+    pub fn from_object(record: &Object) -> Self {
         if record.notifiable { Self::Notifiable } else { Self::Withdrawn }
     }
 }
@@ -91,7 +91,7 @@ pub enum Exclusion {
 pub fn classify(
     kind: &EventType,
     at: impl Fn() -> DateTime<Utc>,
-    facts: Facts,
+    facts: EligibilityFacts,
     user: Option<&User>,
     policies: &Policies,
     purpose: Purpose,
@@ -103,7 +103,7 @@ pub fn classify(
     if facts.retracted {
         return Some(Exclusion::Retracted);
     }
-    if !is_email && !policies.of(kind).feed {
+    if !is_email && !policies.policy(kind).feed {
         return Some(Exclusion::NotInFeed);
     }
     if is_email && facts.muted && !policies.is_mandatory(kind) {
@@ -117,7 +117,7 @@ pub fn classify(
     let has_route = match (purpose, user) {
         (Purpose::Email | Purpose::Feed, _) | (_, None) => true,
         (Purpose::Digest(_), Some(user)) => user.gets_in_digest(kind, at, policies),
-        (Purpose::Batch(_), Some(user)) => user.route(kind, at(), policies).is_emailed_alone(),
+        (Purpose::Batch(_), Some(user)) => user.route(kind, at(), policies).is_outside_digest(),
     };
     if !has_route {
         return Some(Exclusion::OtherRoute);

@@ -18,7 +18,7 @@ fn at(hour: i64) -> DateTime<Utc> {
 /// A random case with everything that the decision may depend on.
 #[derive(Debug, Clone)]
 struct Case {
-    facts: Facts,
+    facts: EligibilityFacts,
     type_route: Route,
     is_mandatory: bool,
     has_feed: bool,
@@ -42,7 +42,7 @@ fn cases() -> impl Strategy<Value = Case> {
     ]);
     let rare = || prop::bool::weighted(0.15);
     let facts = (rare(), rare(), rare(), object, rare());
-    let facts = facts.prop_map(|(before_start, retracted, muted, object, seen)| Facts {
+    let facts = facts.prop_map(|(before_start, retracted, muted, object, seen)| EligibilityFacts {
         before_start,
         retracted,
         muted,
@@ -149,7 +149,7 @@ fn the_rule_agrees_with_an_independent_model() {
 #[test]
 fn a_fact_that_is_not_loaded_excludes_nothing() {
     let case = Case {
-        facts: Facts::default(),
+        facts: EligibilityFacts::default(),
         type_route: Route::Digest,
         is_mandatory: false,
         has_feed: true,

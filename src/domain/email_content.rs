@@ -1,9 +1,9 @@
 //! The content of one email, a digest or a batch: sections by type, groups by topic, and items.
 //!
 //! Only events that still apply are included; if none is left, no email is sent (P6). Items that
-//! are not shown are counted: the shown ones and [`EmailContent::more`] add up to the total. Events
+//! are not shown are counted: the shown ones and [`EmailContent::hidden_count`] add up to the total. Events
 //! that a batch counted but did not keep appear only in that number. Start with
-//! [`super::digest_content::assemble`] for digests and [`gather()`] for batches.
+//! [`super::digest_content::build_digest_content`] for digests and [`build_batch_content()`] for batches.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -15,7 +15,7 @@ use super::batch::{BatchItem, BatchKey};
 use super::day_stack::Event;
 use super::details::{Actor, Details};
 use super::name::{EventType, FollowKey, ObjectId, UserId};
-pub use super::object::About;
+pub use super::object::GroupTopic;
 use super::object::Object;
 use super::text_checks::{Mandate, Phrase};
 use super::type_policy::Policies;
@@ -27,14 +27,14 @@ const MAX_SECTIONS: usize = 20;
 
 /// Limits on the number of items in an email.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Caps {
+pub struct ItemLimits {
     /// The most groups per section. In a digest each group has one item.
     pub section: usize,
     /// The most items in the email.
     pub total: usize,
 }
 
-impl Default for Caps {
+impl Default for ItemLimits {
     fn default() -> Self {
         Self { section: 12, total: 40 }
     }
@@ -70,14 +70,14 @@ impl EmailItem {
     }
 
     /// Returns the name of the event's actor, else of the object's author.
-    pub fn by(&self) -> Option<&str> {
+    pub fn author_name(&self) -> Option<&str> {
         let actor_name = self.actor().and_then(|actor| actor.name.as_deref());
         actor_name.or(self.object.by.as_deref())
     }
 
     /// Returns the author with the actor's id; `None` if there is no name.
-    pub fn person(&self) -> Option<Author> {
-        let name = self.by().map(str::trim).filter(|name| !name.is_empty())?;
+    pub fn author(&self) -> Option<Author> {
+        let name = self.author_name().map(str::trim).filter(|name| !name.is_empty())?;
         let id = self.actor().map(|actor| actor.id.clone());
         Some(Author { id, name: name.to_owned() })
     }
@@ -94,7 +94,7 @@ pub struct Author {
 
 impl Author {
     /// Compares by id, or by name if one of them has no id.
-    pub fn is(&self, other: &Self) -> bool {
+    pub fn is_same(&self, other: &Self) -> bool {
         match (&self.id, &other.id) {
             (Some(id), Some(other)) => id == other,
             _ => self.name == other.name,
@@ -104,7 +104,7 @@ impl Author {
 
 /// The data that an email shows of an event.
 #[derive(Debug, Clone)]
-pub struct EventData {
+pub struct DisplayData {
     /// The object's record.
     pub object: Arc<Object>,
     /// The details of the event, if it has any.
@@ -124,9 +124,9 @@ pub enum Authors {
 #[derive(Debug, Clone, PartialEq)]
 pub struct EmailGroup {
     /// The topic of all items.
-    pub about: About,
+    pub topic: GroupTopic,
     /// The authors of all items, including those that are not shown.
-    pub people: Authors,
+    pub authors: Authors,
     /// The items to show, newest first; at least one.
     pub items: Vec<EmailItem>,
     /// The number of items, shown or not.
@@ -145,11 +145,11 @@ pub struct EmailSection {
     /// Why users cannot turn this type off; `None` if they can.
     pub mandate: Option<Mandate>,
     /// The authors of all groups.
-    pub people: Authors,
+    pub authors: Authors,
     /// The groups, ordered by their newest item, newest first.
     pub groups: Vec<EmailGroup>,
     /// The number of topics, shown or not.
-    pub abouts: usize,
+    pub topic_count: usize,
     /// The number of events that are known to be of this type, shown or not.
     pub total: u64,
     /// The number of them that the batch counted but did not keep.
@@ -158,7 +158,7 @@ pub struct EmailSection {
 
 /// A key that the recipient follows, given as a reason for the email.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Followed {
+pub struct FollowReason {
     /// The followed key.
     pub key: FollowKey,
     /// The name to show.
@@ -182,7 +182,7 @@ pub struct EmailContent {
     pub sections: Vec<EmailSection>,
     /// The keys through which the recipient follows these events, most events first. The code that
     /// builds the email fills it in.
-    pub because: Vec<Followed>,
+    pub follow_reasons: Vec<FollowReason>,
 }
 
 impl EmailContent {
@@ -198,7 +198,7 @@ impl EmailContent {
             omitted: 0,
             oldest: included.last()?.1.at,
             newest: included.first()?.1.at,
-            because: Vec::new(),
+            follow_reasons: Vec::new(),
         };
         let sections = &mut content.sections;
         for (kind, item) in included {
@@ -209,13 +209,14 @@ impl EmailContent {
             });
             sections[index].add(item, grouping);
         }
-        sections.sort_by(|a, b| policies.rank(&a.kind).cmp(&policies.rank(&b.kind)));
+        sections
+            .sort_by(|a, b| policies.section_order(&a.kind).cmp(&policies.section_order(&b.kind)));
         Some(content)
     }
 
     /// Cuts the groups and items to the limits. Each section reserves `reserved` items for every
     /// section that follows.
-    pub(super) fn cut(&mut self, caps: Caps, reserved: usize) {
+    pub(super) fn cut(&mut self, caps: ItemLimits, reserved: usize) {
         let (mut room, mut sections_left) = (caps.total, self.sections.len());
         for section in &mut self.sections {
             sections_left -= 1;
@@ -231,7 +232,7 @@ impl EmailContent {
     }
 
     /// Returns the event type if there is only one section.
-    pub fn only(&self) -> Option<&EventType> {
+    pub fn only_kind(&self) -> Option<&EventType> {
         match self.sections.as_slice() {
             [section] => Some(&section.kind),
             _ => None,
@@ -244,13 +245,13 @@ impl EmailContent {
     }
 
     /// Returns the number of shown items.
-    pub fn shown(&self) -> u64 {
+    pub fn shown_count(&self) -> u64 {
         self.items().count() as u64
     }
 
     /// Returns the number of events that are not shown.
-    pub fn more(&self) -> u64 {
-        self.total - self.shown()
+    pub fn hidden_count(&self) -> u64 {
+        self.total - self.shown_count()
     }
 
     /// Returns the topic of all events: its URL, its title, or the key of an object that is its own
@@ -258,7 +259,7 @@ impl EmailContent {
     ///
     /// `None` if there are several topics, or if events are counted without being shown in a
     /// section.
-    pub fn thread(&self) -> Option<&str> {
+    pub fn common_topic(&self) -> Option<&str> {
         let counted: u64 = self.sections.iter().map(|section| section.total).sum();
         if self.omitted > 0 || counted != self.total {
             return None;
@@ -276,12 +277,12 @@ impl EmailSection {
             heading: policies.heading(kind).to_owned(),
             phrase: match grouping {
                 Grouping::Each => None,
-                Grouping::ByAbout => policies.of(kind).phrase.clone(),
+                Grouping::ByAbout => policies.policy(kind).phrase.clone(),
             },
-            mandate: policies.of(kind).mandatory.clone(),
-            people: Authors::Named(Vec::new()),
+            mandate: policies.policy(kind).mandatory.clone(),
+            authors: Authors::Named(Vec::new()),
             groups: Vec::new(),
-            abouts: 0,
+            topic_count: 0,
             total: 0,
             omitted: 0,
         }
@@ -289,15 +290,15 @@ impl EmailSection {
 
     fn add(&mut self, item: EmailItem, grouping: Grouping) {
         let about = match grouping {
-            Grouping::Each => About::Itself,
-            Grouping::ByAbout => About::of(&item.object, self.phrase.as_ref()),
+            Grouping::Each => GroupTopic::Object,
+            Grouping::ByAbout => GroupTopic::of(&item.object, self.phrase.as_ref()),
         };
-        let position = self.groups.iter().position(|group| group.about.is_same(&about));
+        let position = self.groups.iter().position(|group| group.topic.is_same(&about));
         let index = position.unwrap_or_else(|| {
-            self.abouts += 1;
+            self.topic_count += 1;
             self.groups.push(EmailGroup {
-                about,
-                people: Authors::Named(Vec::new()),
+                topic: about,
+                authors: Authors::Named(Vec::new()),
                 items: Vec::new(),
                 total: 0,
             });
@@ -305,8 +306,8 @@ impl EmailSection {
         });
         let group = &mut self.groups[index];
         if self.phrase.is_some() {
-            self.people.add(item.person());
-            group.people.add(item.person());
+            self.authors.add(item.author());
+            group.authors.add(item.author());
         }
         self.total += 1;
         group.total += 1;
@@ -315,7 +316,7 @@ impl EmailSection {
 
     /// Returns the topic of all events of the section, if there is only one.
     fn only_topic(&self) -> Option<&str> {
-        if self.abouts == 1 { self.groups.first()?.topic_name() } else { None }
+        if self.topic_count == 1 { self.groups.first()?.topic_name() } else { None }
     }
 
     /// Returns the shown items.
@@ -324,7 +325,7 @@ impl EmailSection {
     }
 
     /// Returns the number of shown items.
-    pub fn shown(&self) -> usize {
+    pub fn shown_count(&self) -> usize {
         self.items().count()
     }
 }
@@ -332,24 +333,24 @@ impl EmailSection {
 impl EmailGroup {
     /// Returns the title of the topic; `None` if the topic is an object without a title.
     pub fn title(&self) -> Option<&str> {
-        match &self.about {
-            About::Other(topic) | About::Page(topic) => Some(&topic.title),
-            About::Itself => self.items.first()?.object.title.as_deref(),
+        match &self.topic {
+            GroupTopic::Stated(topic) | GroupTopic::Page(topic) => Some(&topic.title),
+            GroupTopic::Object => self.items.first()?.object.title.as_deref(),
         }
     }
 
     /// Returns the URL of the topic's page.
     pub fn url(&self) -> Option<&str> {
-        match &self.about {
-            About::Other(topic) | About::Page(topic) => topic.url.as_deref(),
-            About::Itself => self.items.first()?.object.url.as_deref(),
+        match &self.topic {
+            GroupTopic::Stated(topic) | GroupTopic::Page(topic) => topic.url.as_deref(),
+            GroupTopic::Object => self.items.first()?.object.url.as_deref(),
         }
     }
 
     /// Returns the URL or title of the topic, or the key of an object that is its own topic.
     fn topic_name(&self) -> Option<&str> {
         let object_key = || Some(self.items.first()?.object.key.as_str());
-        self.about.name().or_else(object_key)
+        self.topic.name().or_else(object_key)
     }
 }
 
@@ -357,7 +358,7 @@ impl Authors {
     fn add(&mut self, author: Option<Author>) {
         let Self::Named(authors) = self else { return };
         match author {
-            Some(author) if authors.iter().any(|known| known.is(&author)) => {}
+            Some(author) if authors.iter().any(|known| known.is_same(&author)) => {}
             Some(author) => authors.push(author),
             None => *self = Self::Unknown,
         }
@@ -369,12 +370,12 @@ impl Authors {
 ///
 /// `find_data` returns the data to show for an event, or `None` if its object no longer applies.
 /// The result is `None` if no kept event applies.
-pub fn gather(
+pub fn build_batch_content(
     key: &BatchKey,
     kept: &[BatchItem],
     omitted: u64,
     policies: &Policies,
-    find_data: impl Fn(&Event) -> Option<EventData>,
+    find_data: impl Fn(&Event) -> Option<DisplayData>,
 ) -> Option<EmailContent> {
     let included = newest_first(kept, find_data);
     let mut content = EmailContent::of(included, policies, Grouping::ByAbout)?;
@@ -388,7 +389,7 @@ pub fn gather(
     }
     content.sections.truncate(MAX_SECTIONS);
     // Every section shows at least one item before another gets more than its share.
-    content.cut(Caps::default(), 1);
+    content.cut(ItemLimits::default(), 1);
     Some(content)
 }
 
@@ -396,7 +397,7 @@ pub fn gather(
 /// its last event.
 fn newest_first(
     kept: &[BatchItem],
-    find_data: impl Fn(&Event) -> Option<EventData>,
+    find_data: impl Fn(&Event) -> Option<DisplayData>,
 ) -> Vec<(&EventType, EmailItem)> {
     // The sort is stable, so of two events of one second the last to join comes first.
     let mut newest_first: Vec<&BatchItem> = kept.iter().rev().collect();
@@ -407,7 +408,7 @@ fn newest_first(
         if seen.contains(&(&item.t, &item.o)) {
             continue;
         }
-        if let Some(EventData { object, details }) = find_data(&Event::from(item.clone())) {
+        if let Some(DisplayData { object, details }) = find_data(&Event::from(item.clone())) {
             seen.insert((&item.t, &item.o));
             let (id, at) = (item.o.clone(), item.i.time());
             included.push((&item.t, EmailItem { id, at, object, details }));

@@ -38,11 +38,11 @@ fn policies() -> Policies {
 
 fn object(id: &str, title: &str, by: &str) -> Object {
     let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    Object { title: some(title), by: some(by), ..Object::bare(ObjectKey::stored(id)) }
+    Object { title: some(title), by: some(by), ..Object::without_data(ObjectKey::stored(id)) }
 }
 
-fn without_details(object: Object) -> EventData {
-    EventData { object: Arc::new(object), details: None }
+fn without_details(object: Object) -> DisplayData {
+    DisplayData { object: Arc::new(object), details: None }
 }
 
 /// Returns the content of a batch under a chosen key, in which these objects apply.
@@ -50,15 +50,15 @@ fn content_of(events: &[(&str, &str)], omitted: u64, objects: &[Object]) -> Opti
     let objects: BTreeMap<&str, &Object> =
         objects.iter().map(|object| (object.key.as_str(), object)).collect();
     let key = BatchKey::Chosen("all".parse().unwrap());
-    gather(&key, &kept(events), omitted, &policies(), |event| {
-        objects.get(event.o.as_str()).map(|object| without_details((*object).clone()))
+    build_batch_content(&key, &kept(events), omitted, &policies(), |event| {
+        objects.get(event.object.as_str()).map(|object| without_details((*object).clone()))
     })
 }
 
 /// Returns the total and the people of each group.
 fn groups_of(content: &EmailContent) -> Vec<(u64, Option<Vec<&str>>)> {
     let groups = content.sections.iter().flat_map(|section| &section.groups);
-    groups.map(|group| (group.total, names(&group.people))).collect()
+    groups.map(|group| (group.total, names(&group.authors))).collect()
 }
 
 fn names(people: &Authors) -> Option<Vec<&str>> {
@@ -84,7 +84,7 @@ fn events_about_one_topic_form_one_group_with_each_person_once() {
     let content = content_of(&comments(&["1", "2", "3", "4"]), 0, &objects).unwrap();
 
     assert_eq!(groups_of(&content), [(3, Some(vec!["Ada", "Cyd"])), (1, Some(vec!["Ben"]))]);
-    assert_eq!(names(&content.sections[0].people).unwrap(), ["Ada", "Cyd", "Ben"]);
+    assert_eq!(names(&content.sections[0].authors).unwrap(), ["Ada", "Cyd", "Ben"]);
     let ids = content.sections[0].groups[0].items.iter();
     assert_eq!(ids.map(|item| item.id.as_str()).collect::<Vec<_>>(), ["4", "3", "1"]);
     assert_eq!(content.oldest, start());
@@ -97,15 +97,15 @@ fn commented_by(actors: &[(&str, Option<&str>)]) -> EmailContent {
     let ids: Vec<_> = ids.iter().map(|id| ("Comment", id.as_str())).collect();
     let key = BatchKey::Chosen("all".parse().unwrap());
     let applies = |event: &Event| {
-        let (id, name) = actors[event.o.as_str().parse::<usize>().unwrap()];
+        let (id, name) = actors[event.object.as_str().parse::<usize>().unwrap()];
         let actor = Actor { name: name.map(str::to_owned), ..Actor::bare(UserId::stored(id)) };
         let details = Details { actor: Some(actor), ..Details::default() };
-        Some(EventData {
-            object: Arc::new(object(event.o.as_str(), "Budget", "")),
+        Some(DisplayData {
+            object: Arc::new(object(event.object.as_str(), "Budget", "")),
             details: Some(Arc::new(details)),
         })
     };
-    gather(&key, &kept(&ids), 0, &policies(), applies).unwrap()
+    build_batch_content(&key, &kept(&ids), 0, &policies(), applies).unwrap()
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn people_are_counted_by_id_and_shown_by_their_newest_name() {
     let sams = commented_by(&[("s1", Some("Sam")), ("s2", Some("Sam"))]);
 
     assert_eq!(groups_of(&content), [(3, Some(vec!["Ada New", "Ben"]))]);
-    let shown = content.items().map(|(_, item)| item.by().unwrap());
+    let shown = content.items().map(|(_, item)| item.author_name().unwrap());
     assert_eq!(shown.collect::<Vec<_>>(), ["Ada New", "Ben", "Ada Old"]);
     assert_eq!(groups_of(&sams), [(2, Some(vec!["Sam", "Sam"]))]);
 }
@@ -214,7 +214,7 @@ fn an_email_about_one_topic_only_belongs_to_its_thread() {
     ];
     let of = |events: &[(&str, &str)], omitted| {
         let content = content_of(events, omitted, &objects).unwrap();
-        content.thread().map(str::to_owned)
+        content.common_topic().map(str::to_owned)
     };
 
     let comments = [("Comment", "1"), ("Comment", "2")];
@@ -254,7 +254,7 @@ fn a_group_with_an_unknown_author_has_no_people() {
     let content = content_of(&comments(&["1", "2", "3"]), 0, &objects).unwrap();
 
     assert_eq!(groups_of(&content), [(1, Some(vec!["Ben"])), (2, None)]);
-    assert_eq!(content.sections[0].people, Authors::Unknown);
+    assert_eq!(content.sections[0].authors, Authors::Unknown);
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn a_repeated_event_counts_once_at_its_latest_time() {
 
     assert_eq!(content.total, 3);
     let comments = &content.sections[0];
-    assert_eq!((comments.total, comments.abouts), (2, 2));
+    assert_eq!((comments.total, comments.topic_count), (2, 2));
     assert_eq!(comments.groups[0].items[0].at, start() + TimeDelta::minutes(2));
 }
 
@@ -276,7 +276,7 @@ fn events_that_no_longer_apply_are_excluded_from_items_and_totals() {
 
     let content = content_of(&comments(&["1", "2"]), 3, &objects).unwrap();
 
-    assert_eq!((content.total, content.more()), (4, 3));
+    assert_eq!((content.total, content.hidden_count()), (4, 3));
     assert_eq!(content_of(&comments(&["1"]), 3, &objects), None);
     assert_eq!(content_of(&[], 3, &objects), None);
 }
@@ -286,15 +286,15 @@ fn events_that_were_not_kept_belong_to_the_type_of_the_key() {
     let kind = EventType::stored("Comment");
     let of = |key: &BatchKey| {
         let applies = |_: &Event| Some(without_details(object("1", "Budget", "Ada")));
-        gather(key, &kept(&[("Comment", "1")]), 12, &policies(), applies).unwrap()
+        build_batch_content(key, &kept(&[("Comment", "1")]), 12, &policies(), applies).unwrap()
     };
 
     let typed = of(&BatchKey::Type(kind.clone()));
     let chosen = of(&BatchKey::Chosen("replies".parse().unwrap()));
 
     for content in [&typed, &chosen] {
-        assert_eq!((content.total, content.more(), content.omitted), (13, 12, 12));
-        assert_eq!(content.only(), Some(&kind));
+        assert_eq!((content.total, content.hidden_count(), content.omitted), (13, 12, 12));
+        assert_eq!(content.only_kind(), Some(&kind));
     }
     assert_eq!((typed.sections[0].total, typed.sections[0].omitted), (13, 12));
     assert_eq!((chosen.sections[0].total, chosen.sections[0].omitted), (1, 0));
@@ -311,9 +311,9 @@ fn sections_follow_the_configured_order_and_each_shows_an_item() {
     let content = content_of(&events, 7, &objects).unwrap();
 
     let sections = content.sections.iter();
-    let sections: Vec<_> = sections.map(|s| (s.kind.as_str(), s.total, s.shown())).collect();
+    let sections: Vec<_> = sections.map(|s| (s.kind.as_str(), s.total, s.shown_count())).collect();
     assert_eq!(sections, [("Comment", 50, 12), ("Work", 25, 12), ("Zebra", 25, 12)]);
-    assert_eq!((content.total, content.more()), (107, 71));
+    assert_eq!((content.total, content.hidden_count()), (107, 71));
 }
 
 proptest! {
@@ -327,7 +327,7 @@ proptest! {
         let events: Vec<_> = names.iter().map(|(t, o)| (t.as_str(), o.as_str())).collect();
         // Every seventh object no longer applies, and every fifth has no author.
         let applies = |event: &Event| {
-            let n: u8 = event.o.as_str().parse().unwrap();
+            let n: u8 = event.object.as_str().parse().unwrap();
             let by = if n.is_multiple_of(5) { "" } else { "Ada" };
             (!n.is_multiple_of(7)).then(|| without_details(object("x", &(n % 9).to_string(), by)))
         };
@@ -347,22 +347,22 @@ proptest! {
             .map(|item| (item.t.clone(), item.o.clone()))
             .collect();
 
-        let content = gather(&key, &kept, omitted, &Policies::new((0..12).map(phrased)), applies);
+        let content = build_batch_content(&key, &kept, omitted, &Policies::new((0..12).map(phrased)), applies);
 
         let Some(content) = content else {
             prop_assert!(expected.is_empty());
             return Ok(());
         };
-        let shown: u64 = content.sections.iter().map(|section| section.shown() as u64).sum();
+        let shown: u64 = content.sections.iter().map(|section| section.shown_count() as u64).sum();
         prop_assert_eq!(content.total, expected.len() as u64 + omitted);
-        prop_assert_eq!(shown + content.more(), content.total);
-        prop_assert_eq!(shown, content.shown());
-        prop_assert!(shown > 0 && shown <= Caps::default().total as u64);
+        prop_assert_eq!(shown + content.hidden_count(), content.total);
+        prop_assert_eq!(shown, content.shown_count());
+        prop_assert!(shown > 0 && shown <= ItemLimits::default().total as u64);
         for section in &content.sections {
-            prop_assert!(section.shown() > 0);
+            prop_assert!(section.shown_count() > 0);
             let totals: u64 = section.groups.iter().map(|group| group.total).sum();
             prop_assert!(totals <= section.total);
-            if section.groups.len() == section.abouts {
+            if section.groups.len() == section.topic_count {
                 prop_assert_eq!(totals + section.omitted, section.total);
             }
             for group in &section.groups {

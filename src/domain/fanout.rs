@@ -11,7 +11,7 @@ use super::coordination::Lease;
 use super::day::Day;
 use super::day_stack::Event;
 use super::details::Details;
-use super::name::{EventType, Invalid, ObjectId, UserId, named_enum};
+use super::name::{EventType, InvalidValue, ObjectId, UserId, named_enum};
 use super::timed_id::Id;
 use super::type_policy::Policies;
 
@@ -27,7 +27,7 @@ named_enum! {
 
 /// The numbers of users and entries so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
-pub struct FanOutCounts {
+pub struct FanoutCounts {
     /// Users of the audience who were served. Excluded users do not count.
     #[serde(rename = "people")]
     pub people: u64,
@@ -37,7 +37,7 @@ pub struct FanOutCounts {
     pub capped: u64,
 }
 
-impl std::ops::AddAssign for FanOutCounts {
+impl std::ops::AddAssign for FanoutCounts {
     fn add_assign(&mut self, other: Self) {
         self.people += other.people;
         self.pushed += other.pushed;
@@ -47,11 +47,11 @@ impl std::ops::AddAssign for FanOutCounts {
 
 /// The progress of a fan-out, saved after every page.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct FanOutProgress {
+pub struct FanoutProgress {
     /// The last user served. When saved, `None` keeps the stored cursor.
     pub cursor: Option<UserId>,
     /// The counts up to the cursor.
-    pub counts: FanOutCounts,
+    pub counts: FanoutCounts,
     /// Whether the whole audience has been served.
     pub done: bool,
 }
@@ -60,12 +60,12 @@ pub struct FanOutProgress {
 pub const MAX_OBJECTS: usize = 100;
 
 /// Rejects an empty list of objects, and one of more than [`MAX_OBJECTS`].
-pub fn check_objects(count: usize) -> Result<(), Invalid> {
+pub fn check_objects(count: usize) -> Result<(), InvalidValue> {
     if count == 0 {
-        return Err(Invalid::new("objects", "[]", "names none: give one at least"));
+        return Err(InvalidValue::new("objects", "[]", "names none: give one at least"));
     }
     let why = format_args!("is not 1 to {MAX_OBJECTS} object ids");
-    Invalid::check_limit("objects", count, MAX_OBJECTS, why)
+    InvalidValue::check_limit("objects", count, MAX_OBJECTS, why)
 }
 
 /// An accepted event.
@@ -93,7 +93,7 @@ pub struct Fanout {
     /// The state: done once `progress` is.
     pub state: FanoutState,
     /// The progress, from which the next worker resumes.
-    pub progress: FanOutProgress,
+    pub progress: FanoutProgress,
     /// The lease of the worker; `None` if it is not leased or is done.
     pub lease: Option<Lease>,
 }
@@ -112,7 +112,7 @@ impl Fanout {
         kind: EventType,
         objects: Vec<ObjectId>,
         audience: Audience,
-    ) -> Result<Self, Invalid> {
+    ) -> Result<Self, InvalidValue> {
         check_objects(objects.len())?;
         let mut unique: Vec<ObjectId> = Vec::with_capacity(objects.len());
         for object in objects {
@@ -129,7 +129,7 @@ impl Fanout {
         let key = key.unwrap_or_else(|| id.to_string());
         if key.is_empty() || key.len() > 256 || key.chars().any(char::is_control) {
             let why = "is not 1 to 256 bytes without control characters";
-            return Err(Invalid::new("idempotency key", key, why));
+            return Err(InvalidValue::new("idempotency key", key, why));
         }
         let at = id.time();
         Ok(Self {
@@ -143,13 +143,13 @@ impl Fanout {
             day: Day::of(at),
             at,
             state: FanoutState::Pending,
-            progress: FanOutProgress::default(),
+            progress: FanoutProgress::default(),
             lease: None,
         })
     }
 
     /// Sets the details from the request. The reason still follows from the audience.
-    pub fn with_details(self, details: Details) -> Result<Self, Invalid> {
+    pub fn with_details(self, details: Details) -> Result<Self, InvalidValue> {
         details.check()?;
         let Details { reason, keys, .. } = self.details.unwrap_or_default();
         Ok(Self { details: Some(Details { reason, keys, ..details }), ..self })
@@ -158,19 +158,19 @@ impl Fanout {
     /// Returns the key of the event's batches: the request's, else the configured one, else the
     /// type. Batches of different brands are separate.
     pub fn batch_key(&self, policies: &Policies) -> BatchKey {
-        let configured = policies.of(&self.kind).key.as_ref();
+        let configured = policies.policy(&self.kind).batch_key.as_ref();
         let brand = self.details.as_ref().and_then(|details| details.brand.as_ref());
-        BatchKey::of(&self.kind, self.batch_key.as_ref(), configured).of_brand(brand)
+        BatchKey::for_event(&self.kind, self.batch_key.as_ref(), configured).with_brand(brand)
     }
 
     /// Returns the entries that each user gets.
-    pub fn events(&self) -> impl Iterator<Item = Event> {
+    pub fn entries_per_user(&self) -> impl Iterator<Item = Event> {
         self.objects.iter().map(|object| Event::new(&self.kind, object, Some(self.id)))
     }
 
     /// Returns whether both are the same request. Times are ignored, because a repeated request
     /// without one gets a new time.
-    pub fn same_request(&self, other: &Self) -> bool {
+    pub fn is_same_request(&self, other: &Self) -> bool {
         self.kind == other.kind
             && self.objects == other.objects
             && self.audience == other.audience
@@ -200,14 +200,14 @@ mod tests {
 
     #[test]
     fn a_different_batch_key_makes_a_different_request() {
-        assert!(fanout(Some("acme")).same_request(&fanout(Some("acme"))));
-        assert!(!fanout(Some("acme")).same_request(&fanout(Some("ACME"))));
-        assert!(!fanout(Some("acme")).same_request(&fanout(None)));
+        assert!(fanout(Some("acme")).is_same_request(&fanout(Some("acme"))));
+        assert!(!fanout(Some("acme")).is_same_request(&fanout(Some("ACME"))));
+        assert!(!fanout(Some("acme")).is_same_request(&fanout(None)));
     }
 
     #[test]
     fn the_batch_key_comes_from_the_event_then_the_policy_then_the_type() {
-        let policy = Policy { key: "all".parse().ok(), ..Policy::default() };
+        let policy = Policy { batch_key: "all".parse().ok(), ..Policy::default() };
         let configured = Policies::new([(EventType::stored("Comment"), policy)]);
         let key = |fanout: Fanout, policies| fanout.batch_key(policies).to_string();
 

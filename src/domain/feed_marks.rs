@@ -11,7 +11,7 @@ use chrono::{DateTime, Utc};
 
 use super::day::DaySet;
 use super::day_stack::{Position, Stack, StackId, UserStacks};
-use super::feed_page::{FeedCursor, Kinds};
+use super::feed_page::{FeedCursor, KindFilter};
 pub use super::feed_page::{ItemState, StateFilter};
 use super::name::{EventType, ObjectId, UserId, named_enum};
 use super::timed_id::Id;
@@ -34,9 +34,9 @@ named_enum! {
 
 /// The items to mark.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Marked {
+pub enum MarkTargets {
     /// All items of these types that exist at the cursor.
-    To(FeedCursor, Kinds),
+    UpTo(FeedCursor, KindFilter),
     /// These items, each named by any of its positions.
     Items(Vec<Position>),
 }
@@ -59,7 +59,7 @@ impl EntrySet {
     }
 
     /// Returns whether the set contains the entry.
-    pub fn has(&self, index: u32) -> bool {
+    pub fn contains(&self, index: u32) -> bool {
         let byte = self.0.get(index as usize / 8);
         byte.is_some_and(|byte| byte & (1 << (index % 8)) != 0)
     }
@@ -119,7 +119,7 @@ impl Inbox {
         &mut self,
         user_stacks: &UserStacks,
         window: &DaySet,
-        which: &Marked,
+        which: &MarkTargets,
         mark: Mark,
         now: DateTime<Utc>,
     ) -> bool {
@@ -127,17 +127,17 @@ impl Inbox {
         self.stacks.retain(|stack, _| window.contains(stack.day));
         let mut items: HashMap<(&EventType, &ObjectId), Vec<Position>> = HashMap::new();
         for (position, event) in user_stacks.stacks.iter().flat_map(Stack::events) {
-            items.entry((&event.t, &event.o)).or_default().push(position);
+            items.entry((&event.kind, &event.object)).or_default().push(position);
         }
         let named: HashSet<Position> = match which {
-            Marked::To(..) => HashSet::new(),
-            Marked::Items(positions) => positions.iter().copied().collect(),
+            MarkTargets::UpTo(..) => HashSet::new(),
+            MarkTargets::Items(positions) => positions.iter().copied().collect(),
         };
         for ((kind, _), positions) in items {
             let oldest = positions[0];
             let is_selected = match which {
-                Marked::To(cursor, kinds) => !cursor.is_before(oldest) && kinds.admit(kind),
-                Marked::Items(_) => positions.iter().any(|position| named.contains(position)),
+                MarkTargets::UpTo(cursor, kinds) => !cursor.is_before(oldest) && kinds.admits(kind),
+                MarkTargets::Items(_) => positions.iter().any(|position| named.contains(position)),
             };
             let mut marks = self.item_marks(oldest);
             if is_selected {
@@ -165,9 +165,9 @@ impl Inbox {
 impl StackMarks {
     fn at(&self, index: u32) -> ItemMarks {
         ItemMarks {
-            seen: self.seen.has(index),
-            read: self.read.has(index),
-            archived: self.archived.has(index),
+            seen: self.seen.contains(index),
+            read: self.read.contains(index),
+            archived: self.archived.contains(index),
         }
     }
 

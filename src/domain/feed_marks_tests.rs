@@ -14,7 +14,7 @@ fn day(n: u32) -> Day {
 }
 
 fn position(day_of: u32, index: u32) -> Position {
-    let stack = StackId::of(day(day_of));
+    let stack = StackId::for_day(day(day_of));
     Position { stack, index }
 }
 
@@ -26,14 +26,14 @@ fn window() -> DaySet {
 fn user_stacks(days: &[Vec<Option<u8>>]) -> UserStacks {
     let entry = |what: &Option<u8>| match what {
         Some(object) => Entry::Event(Event {
-            t: EventType::stored(["A", "B"][usize::from(object % 2)]),
-            o: ObjectId::stored(format!("o{object}")),
-            i: None,
+            kind: EventType::stored(["A", "B"][usize::from(object % 2)]),
+            object: ObjectId::stored(format!("o{object}")),
+            fanout_id: None,
         }),
-        None => Entry::Marker(DigestMarker { id: None, n: None }),
+        None => Entry::DigestMarker(DigestMarker { id: None, n: None }),
     };
     let stack = |(n, entries): (usize, &Vec<Option<u8>>)| Stack {
-        id: StackId::of(day(n as u32)),
+        id: StackId::for_day(day(n as u32)),
         entries: entries.iter().map(entry).collect(),
         defect: None,
     };
@@ -48,8 +48,8 @@ fn inbox() -> Inbox {
     Inbox::empty(UserId::stored("ada"))
 }
 
-fn items(places: impl IntoIterator<Item = (u32, u32)>) -> Marked {
-    Marked::Items(places.into_iter().map(|(day, index)| position(day, index)).collect())
+fn items(places: impl IntoIterator<Item = (u32, u32)>) -> MarkTargets {
+    MarkTargets::Items(places.into_iter().map(|(day, index)| position(day, index)).collect())
 }
 
 #[test]
@@ -73,7 +73,13 @@ fn a_cursor_marks_only_items_that_were_shown() {
     let later = user_stacks(&[after, vec![Some(3)]]);
     let mut inbox = inbox();
 
-    inbox.mark(&later, &window(), &Marked::To(cursor, Kinds::default()), Mark::Read, now());
+    inbox.mark(
+        &later,
+        &window(),
+        &MarkTargets::UpTo(cursor, KindFilter::default()),
+        Mark::Read,
+        now(),
+    );
 
     let states = [(0, 0), (0, 1), (1, 0)].map(|(day, index)| inbox.state(position(day, index)));
     assert_eq!(states, [ItemState::Read, ItemState::Unseen, ItemState::Unseen]);
@@ -87,7 +93,7 @@ fn a_cursor_beyond_the_stored_entries_marks_no_later_ones() {
     inbox.mark(
         &user_stacks(&[vec![Some(1)]]),
         &window(),
-        &Marked::To(cursor, Kinds::default()),
+        &MarkTargets::UpTo(cursor, KindFilter::default()),
         Mark::Seen,
         now(),
     );
@@ -104,7 +110,7 @@ fn a_repeated_event_keeps_its_state_even_after_its_first_day_expires() {
     inbox.mark(&before, &window(), &items([(0, 0)]), Mark::Read, now());
 
     let again = user_stacks(&[vec![Some(1)], vec![Some(2), Some(1)]]);
-    let opened = Marked::To(FeedCursor::at_end_of(&again), Kinds::default());
+    let opened = MarkTargets::UpTo(FeedCursor::at_end_of(&again), KindFilter::default());
     inbox.mark(&again, &window(), &opened, Mark::Seen, now());
 
     assert_eq!(inbox.state(position(1, 1)), ItemState::Read);
@@ -115,7 +121,7 @@ fn a_repeated_event_keeps_its_state_even_after_its_first_day_expires() {
 fn marking_again_reports_no_change() {
     let user_stacks = user_stacks(&[vec![Some(1)]]);
     let (mut inbox, later) = (inbox(), now() + chrono::TimeDelta::hours(1));
-    let all = Marked::To(FeedCursor::at_end_of(&user_stacks), Kinds::default());
+    let all = MarkTargets::UpTo(FeedCursor::at_end_of(&user_stacks), KindFilter::default());
 
     let first = inbox.mark(&user_stacks, &window(), &all, Mark::Seen, now());
     let again = inbox.mark(&user_stacks, &window(), &all, Mark::Seen, later);
@@ -133,7 +139,7 @@ fn marks_outside_the_window_are_deleted() {
     let later = DaySet::ending(day(3), 2);
     inbox.mark(&old, &later, &items([]), Mark::Read, now());
 
-    assert_eq!(inbox.stacks.keys().copied().collect::<Vec<_>>(), [StackId::of(day(1))]);
+    assert_eq!(inbox.stacks.keys().copied().collect::<Vec<_>>(), [StackId::for_day(day(1))]);
 }
 
 #[test]
@@ -157,7 +163,7 @@ fn an_unseen_item_that_is_archived_and_restored_is_unseen() {
     let user_stacks = user_stacks(&[vec![Some(1), Some(2)]]);
     let mut inbox = inbox();
     for mark in [Mark::Archive, Mark::Restore] {
-        let all = Marked::Items(vec![position(0, 0), position(0, 1)]);
+        let all = MarkTargets::Items(vec![position(0, 0), position(0, 1)]);
         inbox.mark(&user_stacks, &window(), &all, mark, now());
     }
 
@@ -197,14 +203,14 @@ proptest! {
         let (mut inbox, mut seen) = (inbox(), BTreeSet::new());
         let (mut read, mut archived) = (BTreeSet::new(), BTreeSet::new());
         for (mark, day_of, index, by_id) in steps {
-            let (which, meant): (Marked, BTreeSet<u8>) = if by_id {
+            let (which, meant): (MarkTargets, BTreeSet<u8>) = if by_id {
                 let named = all.iter().find(|(position, _)| *position == (day_of, index));
                 (items([(day_of, index)]), named.map(|(_, what)| *what).into_iter().collect())
             } else {
-                let cursor = format!("c{}.{index}", StackId::of(day(day_of)));
+                let cursor = format!("c{}.{index}", StackId::for_day(day(day_of)));
                 let is_shown = |what: &u8| first(*what).0 == day_of && first(*what).1 < index;
                 let shown = all.iter().map(|(_, what)| *what).filter(is_shown);
-                (Marked::To(cursor.parse().unwrap(), Kinds::default()), shown.collect())
+                (MarkTargets::UpTo(cursor.parse().unwrap(), KindFilter::default()), shown.collect())
             };
             inbox.mark(&user_stacks, &window(), &which, mark, now());
             for one in meant {

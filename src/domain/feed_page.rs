@@ -9,9 +9,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::day::Day;
-use super::day_stack::{EventAt, Position, Stack, StackId, UserStacks, Watermarks, watermark};
-use super::name::{EventType, Invalid, named_enum, serde_as_text};
-use super::object::{Object, topic_key};
+use super::day_stack::{Position, Stack, StackEvent, StackId, UserStacks, Watermarks, watermark};
+use super::name::{EventType, InvalidValue, named_enum, serde_as_text};
+use super::object::{Object, feed_topic};
 use super::text_checks::Category;
 use super::type_policy::Policies;
 
@@ -27,7 +27,7 @@ impl FeedCursor {
     }
 
     /// Returns whether these stacks still contain everything up to the cursor.
-    pub fn is_within(&self, user_stacks: &UserStacks) -> bool {
+    pub fn is_contained_in(&self, user_stacks: &UserStacks) -> bool {
         let exists = |(id, n): &(StackId, u32)| {
             user_stacks
                 .stacks
@@ -38,7 +38,7 @@ impl FeedCursor {
     }
 
     /// Truncates the stacks to their length at the cursor.
-    pub fn cut(&self, user_stacks: &mut UserStacks) {
+    pub fn truncate(&self, user_stacks: &mut UserStacks) {
         for stack in &mut user_stacks.stacks {
             stack.entries.truncate(watermark(&self.0, stack.id) as usize);
         }
@@ -68,10 +68,10 @@ const MAX_TEXT: usize = 4_000;
 serde_as_text!(FeedCursor);
 
 impl FromStr for FeedCursor {
-    type Err = Invalid;
+    type Err = InvalidValue;
 
-    fn from_str(text: &str) -> Result<Self, Invalid> {
-        let refuse = || Invalid::new("cursor", text, "is not a cursor that a feed gave");
+    fn from_str(text: &str) -> Result<Self, InvalidValue> {
+        let refuse = || InvalidValue::new("cursor", text, "is not a cursor that a feed gave");
         let list = text.strip_prefix('c').ok_or_else(refuse)?;
         if text.len() > MAX_TEXT {
             return Err(refuse());
@@ -89,66 +89,70 @@ impl FromStr for FeedCursor {
 
 /// The part of a feed that a request selects.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Query {
+pub struct FeedQuery {
     /// Only items pushed since this cursor.
     pub after: Option<FeedCursor>,
     /// Only items older than this one. In a grouped feed, groups whose newest item is older. A
     /// group with a new item moves to the first page.
     pub before: Option<Position>,
     /// Only events of these types.
-    pub kinds: Kinds,
+    pub kinds: KindFilter,
     /// Only items on this day.
     pub day: Option<Day>,
-    /// Only items whose objects have this topic ([`super::object::topic_key`]).
-    pub about: Option<String>,
+    /// Only items whose objects have this topic ([`super::object::feed_topic`]).
+    pub topic: Option<String>,
     /// Only items in these states.
     pub state: StateFilter,
 }
 
 /// A selection of event types; all by default.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Kinds(Option<Vec<EventType>>);
+pub struct KindFilter(Option<Vec<EventType>>);
 
-impl Kinds {
+impl KindFilter {
     /// Selects one type, one category, or their intersection; all types if both are `None`. Only
     /// configured types have a category.
-    pub fn of(only: Option<EventType>, category: Option<&Category>, policies: &Policies) -> Self {
+    pub fn selecting(
+        only: Option<EventType>,
+        category: Option<&Category>,
+        policies: &Policies,
+    ) -> Self {
         let Some(category) = category else {
             return Self(only.map(|kind| vec![kind]));
         };
         let is_selected = |kind: &&EventType| {
             only.as_ref().is_none_or(|only| only == *kind)
-                && policies.of(kind).category.as_ref() == Some(category)
+                && policies.policy(kind).category.as_ref() == Some(category)
         };
         Self(Some(policies.kinds().filter(is_selected).cloned().collect()))
     }
 
     /// Returns whether the type is selected.
-    pub fn admit(&self, kind: &EventType) -> bool {
+    pub fn admits(&self, kind: &EventType) -> bool {
         self.0.as_ref().is_none_or(|kinds| kinds.contains(kind))
     }
 }
 
-impl Query {
+impl FeedQuery {
     /// Returns whether the query selects events about this object.
-    pub fn is_about(&self, object: &Object) -> bool {
-        self.about.as_ref().is_none_or(|topic| topic_key(object) == *topic)
+    pub fn selects_object(&self, object: &Object) -> bool {
+        self.topic.as_ref().is_none_or(|topic| feed_topic(object) == *topic)
     }
 
     /// Returns whether these stacks contain everything up to the cursor of the query.
-    pub fn is_within(&self, user_stacks: &UserStacks) -> bool {
-        self.after.as_ref().is_none_or(|cursor| cursor.is_within(user_stacks))
+    pub fn is_contained_in(&self, user_stacks: &UserStacks) -> bool {
+        self.after.as_ref().is_none_or(|cursor| cursor.is_contained_in(user_stacks))
     }
 }
 
 /// Returns the selected events, newest first. The caller still has to filter by object, topic and
 /// state.
-pub fn select<'a>(user_stacks: &'a UserStacks, query: &Query) -> Vec<EventAt<'a>> {
+pub fn select_events<'a>(user_stacks: &'a UserStacks, query: &FeedQuery) -> Vec<StackEvent<'a>> {
     let (mut events, after) = (user_stacks.events(), query.after.as_ref());
     events.retain(|item| {
         after.is_none_or(|cursor| cursor.is_before(item.position))
             && query.before.is_none_or(|before| item.position < before)
-            && query.kinds.admit(&item.event.t)
+            && query.kinds.admits(&item.event.kind)
             && query.day.is_none_or(|day| item.position.stack.day == day)
     });
     events.sort_by_key(|item| std::cmp::Reverse(item.position));
@@ -162,12 +166,12 @@ pub struct GroupKey {
     pub day: Day,
     /// The event type.
     pub kind: EventType,
-    /// The topic of the objects ([`super::object::topic_key`]).
-    pub about: String,
+    /// The topic of the objects ([`super::object::feed_topic`]).
+    pub topic: String,
 }
 
 /// Groups items that are ordered newest first. Groups and their items keep that order.
-pub fn grouped<T>(items: impl IntoIterator<Item = (GroupKey, T)>) -> Vec<(GroupKey, Vec<T>)> {
+pub fn group_items<T>(items: impl IntoIterator<Item = (GroupKey, T)>) -> Vec<(GroupKey, Vec<T>)> {
     let mut index_by_key: HashMap<GroupKey, usize> = HashMap::new();
     let mut groups: Vec<(GroupKey, Vec<T>)> = Vec::new();
     for (key, item) in items {

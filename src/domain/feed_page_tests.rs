@@ -8,7 +8,11 @@ mod cursors {
     use proptest::prelude::*;
 
     fn event(o: &str) -> Entry {
-        Entry::Event(Event { t: EventType::stored("T"), o: ObjectId::stored(o), i: None })
+        Entry::Event(Event {
+            kind: EventType::stored("T"),
+            object: ObjectId::stored(o),
+            fanout_id: None,
+        })
     }
 
     fn user_stacks(days: &[&[&str]]) -> UserStacks {
@@ -16,7 +20,7 @@ mod cursors {
         let stack = |(n, objects): (usize, &&[&str])| {
             let entries = objects.iter().map(|o| event(o)).collect();
             let day = Day::of(first.start() + chrono::TimeDelta::days(n as i64));
-            Stack::new(StackId::of(day), entries)
+            Stack::new(StackId::for_day(day), entries)
         };
         UserStacks {
             user: UserId::stored("ada"),
@@ -24,13 +28,16 @@ mod cursors {
         }
     }
 
-    fn shown(user_stacks: &UserStacks, query: &Query) -> Vec<String> {
-        select(user_stacks, query).iter().map(|item| item.event.o.to_string()).collect()
+    fn shown(user_stacks: &UserStacks, query: &FeedQuery) -> Vec<String> {
+        select_events(user_stacks, query).iter().map(|item| item.event.object.to_string()).collect()
     }
 
     #[test]
     fn the_feed_is_newest_first() {
-        assert_eq!(shown(&user_stacks(&[&["a", "b"], &["c"]]), &Query::default()), ["c", "b", "a"]);
+        assert_eq!(
+            shown(&user_stacks(&[&["a", "b"], &["c"]]), &FeedQuery::default()),
+            ["c", "b", "a"]
+        );
     }
 
     #[test]
@@ -38,15 +45,15 @@ mod cursors {
         let mut flushed = user_stacks(&[&["a"]]);
         flushed.stacks[0]
             .entries
-            .push(Entry::Marker(crate::domain::DigestMarker { id: None, n: Some(1) }));
-        assert_eq!(shown(&flushed, &Query::default()), ["a"]);
+            .push(Entry::DigestMarker(crate::domain::DigestMarker { id: None, n: Some(1) }));
+        assert_eq!(shown(&flushed, &FeedQuery::default()), ["a"]);
     }
 
     #[test]
     fn the_next_page_does_not_move_when_events_arrive() {
         let before = user_stacks(&[&["a", "b"], &["c", "d"]]);
-        let third = select(&before, &Query::default())[1].position;
-        let query = Query { before: Some(third), ..Query::default() };
+        let third = select_events(&before, &FeedQuery::default())[1].position;
+        let query = FeedQuery { before: Some(third), ..FeedQuery::default() };
         let after = user_stacks(&[&["a", "b"], &["c", "d", "e", "f"]]);
         assert_eq!(shown(&before, &query), shown(&after, &query));
     }
@@ -54,7 +61,7 @@ mod cursors {
     #[test]
     fn a_cursor_finds_later_events_even_on_the_previous_day() {
         let cursor = FeedCursor::at_end_of(&user_stacks(&[&["a"], &["b"]]));
-        let query = Query { after: Some(cursor), ..Query::default() };
+        let query = FeedQuery { after: Some(cursor), ..FeedQuery::default() };
         assert_eq!(
             shown(&user_stacks(&[&["a", "late"], &["b"], &["new"]]), &query),
             ["new", "late"]
@@ -87,16 +94,16 @@ mod cursors {
                 names.iter().map(|day| day.iter().map(String::as_str).collect()).collect();
             let days: Vec<&[&str]> = borrowed.iter().map(Vec::as_slice).collect();
             let user_stacks = user_stacks(&days);
-            let mut query = Query::default();
+            let mut query = FeedQuery::default();
             let mut paged = Vec::new();
             loop {
-                let rest = select(&user_stacks, &query);
+                let rest = select_events(&user_stacks, &query);
                 let page = &rest[..rest.len().min(size)];
                 let Some(last) = page.last() else { break };
-                paged.extend(page.iter().map(|item| item.event.o.to_string()));
+                paged.extend(page.iter().map(|item| item.event.object.to_string()));
                 query.before = Some(last.position);
             }
-            prop_assert_eq!(paged, shown(&user_stacks, &Query::default()));
+            prop_assert_eq!(paged, shown(&user_stacks, &FeedQuery::default()));
         }
     }
 }

@@ -36,17 +36,17 @@ named_enum! {
 impl DeliveryState {
     /// Returns the final state of an email that was not accepted. If markers exist, no later email
     /// would include its events, so the delivery stays unknown until an operator decides.
-    pub fn not_accepted(has_markers: bool) -> Self {
+    pub fn for_rejected(has_markers: bool) -> Self {
         if has_markers { Self::Unknown } else { Self::Failed }
     }
 
     /// Returns whether the delivery has ended, with a known or unknown outcome.
-    pub fn settled(self) -> bool {
+    pub fn is_settled(self) -> bool {
         !matches!(self, Self::Pending | Self::Sending)
     }
 
     /// Returns whether markers must cover the events, because the email was sent or may have been.
-    pub fn flushes(self) -> bool {
+    pub fn needs_markers(self) -> bool {
         matches!(self, Self::Sent | Self::Unknown)
     }
 }
@@ -76,7 +76,7 @@ impl ReportKind {
     }
 
     /// Returns the kinds that are better than this one.
-    pub fn better(self) -> impl Iterator<Item = Self> {
+    pub fn better_kinds(self) -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(move |other| *other < self)
     }
 }
@@ -119,7 +119,7 @@ pub struct ReportCounts {
 impl ReportCounts {
     /// Adds emails with this state and worst report. An unknown outcome counts as sent once
     /// the provider reports on it.
-    pub fn settled(&mut self, state: DeliveryState, news: Option<ReportKind>, emails: u64) {
+    pub fn add(&mut self, state: DeliveryState, news: Option<ReportKind>, emails: u64) {
         if !matches!((state, news), (DeliveryState::Sent, _) | (DeliveryState::Unknown, Some(_))) {
             return;
         }
@@ -196,7 +196,7 @@ impl EnhancedStatus {
     ///
     /// `reply` is the server's text. It matters in one case: Google also uses 5.2.1 for a user who
     /// receives email at too high a rate.
-    pub fn judge(self, reply: &str) -> Option<FailureKind> {
+    pub fn failure_kind(self, reply: &str) -> Option<FailureKind> {
         match (self.class, self.subject, self.detail) {
             // Full mailboxes are emptied eventually, though servers call them permanent failures.
             // Exchange Online uses the other two for a mailbox that receives too much in an hour.
@@ -241,7 +241,7 @@ impl FromStr for EnhancedStatus {
 
 named_enum! {
     /// Why an address is suppressed, in order of severity.
-    Reason("reason") {
+    SuppressionReason("reason") {
         /// Several emails in a row bounced softly (`delivery.soft_bounces`).
         SoftBounces = "soft_bounces",
         /// The recipient unsubscribed at the provider.
@@ -255,9 +255,9 @@ named_enum! {
     }
 }
 
-impl Reason {
+impl SuppressionReason {
     /// Returns a text for people that follows "they are".
-    pub fn suppressed(self) -> &'static str {
+    pub fn description(self) -> &'static str {
         match self {
             Self::SoftBounces => "suppressed after soft bounces",
             Self::Manual => "suppressed by an operator",
@@ -274,7 +274,7 @@ pub struct Suppression {
     /// The address in folded form.
     pub address: Address,
     /// The most severe reason so far.
-    pub reason: Reason,
+    pub reason: SuppressionReason,
     /// When it was reported.
     pub at: DateTime<Utc>,
     /// The provider that reported it, or [`OPERATOR`].
@@ -292,7 +292,7 @@ impl Suppression {
     /// Creates a suppression. The address is folded and the time cut to whole milliseconds.
     pub fn new(
         address: &Address,
-        reason: Reason,
+        reason: SuppressionReason,
         at: DateTime<Utc>,
         source: impl Into<String>,
     ) -> Self {
@@ -309,7 +309,7 @@ impl Suppression {
 
     /// Adds the provider's code: at most 80 letters, digits, spaces and `._-`. Words with an `@`
     /// are dropped, so no address is stored.
-    pub fn detailed(mut self, detail: Option<&str>) -> Self {
+    pub fn with_detail(mut self, detail: Option<&str>) -> Self {
         self.detail = detail.map(without_address).filter(|detail| !detail.is_empty());
         self
     }

@@ -14,7 +14,7 @@ mod reports {
             assert!(feedback(worse, 1).outweighs(feedback(worse, 2)));
             assert!(!feedback(worse, 1).outweighs(feedback(worse, 1)));
         }
-        assert_eq!(ReportKind::Delivered.better().collect::<Vec<_>>(), [ReportKind::Delayed]);
+        assert_eq!(ReportKind::Delivered.better_kinds().collect::<Vec<_>>(), [ReportKind::Delayed]);
     }
 
     #[test]
@@ -30,7 +30,7 @@ mod reports {
             (DeliveryState::Sent, Some(ReportKind::Bounced), 4),
             (DeliveryState::Sent, Some(ReportKind::Complained), 1),
         ] {
-            report_counts.settled(state, news, emails);
+            report_counts.add(state, news, emails);
         }
         assert_eq!((report_counts.sent, report_counts.bounced), (100, 4));
         assert_eq!(report_counts.share(report_counts.bounced), 0.04);
@@ -71,14 +71,14 @@ mod enhanced_status {
         ] {
             let status: EnhancedStatus = code.parse().unwrap();
             assert_eq!(status.to_string(), code);
-            assert_eq!(status.judge(""), Some(expected), "{code}");
+            assert_eq!(status.failure_kind(""), Some(expected), "{code}");
         }
         let too_fast = "The user you are trying to contact is receiving mail at a rate that";
         let status: EnhancedStatus = "5.2.1".parse().unwrap();
-        assert_eq!(status.judge(too_fast), Some(Soft));
+        assert_eq!(status.failure_kind(too_fast), Some(Soft));
         for code in ["5.0.0", "5.3.0", "5.4.1", "5.4.4", "5.5.0"] {
             let status: EnhancedStatus = code.parse().unwrap();
-            assert_eq!(status.judge(""), None, "{code}");
+            assert_eq!(status.failure_kind(""), None, "{code}");
         }
         for text in ["", "5", "5.1", "5.1.1.1", "2.1.5", "6.1.1", "5.1.x", "5.1.1000", "5..1"] {
             assert_eq!(text.parse::<EnhancedStatus>(), Err(()), "{text}");
@@ -109,7 +109,7 @@ mod enhanced_status {
 mod suppression {
     use super::super::*;
 
-    fn suppression(reason: Reason, second: i64) -> Suppression {
+    fn suppression(reason: SuppressionReason, second: i64) -> Suppression {
         let address = Address::new("Ada@Example.org").unwrap();
         let at = DateTime::from_timestamp(second, 0).unwrap();
         Suppression::new(&address, reason, at, "mailgun")
@@ -117,47 +117,47 @@ mod suppression {
 
     #[test]
     fn the_graver_reason_wins_and_on_a_tie_the_earlier_one() {
-        let complaint = suppression(Reason::Complaint, 9);
-        for reason in Reason::ALL {
+        let complaint = suppression(SuppressionReason::Complaint, 9);
+        for reason in SuppressionReason::ALL {
             let other = suppression(reason, 5);
-            assert_eq!(complaint.outweighs(&other), reason != Reason::Complaint);
-            assert_eq!(other.outweighs(&complaint), reason == Reason::Complaint);
+            assert_eq!(complaint.outweighs(&other), reason != SuppressionReason::Complaint);
+            assert_eq!(other.outweighs(&complaint), reason == SuppressionReason::Complaint);
             assert!(!other.outweighs(&other), "it stands already");
         }
-        let hard = suppression(Reason::HardBounce, 5);
-        assert!(hard.outweighs(&suppression(Reason::SoftBounces, 1)));
+        let hard = suppression(SuppressionReason::HardBounce, 5);
+        assert!(hard.outweighs(&suppression(SuppressionReason::SoftBounces, 1)));
     }
 
     #[test]
     fn only_reports_after_a_lift_suppress_again() {
         let lifted = Suppression {
             lifted: DateTime::from_timestamp(10, 0),
-            ..suppression(Reason::HardBounce, 5)
+            ..suppression(SuppressionReason::HardBounce, 5)
         };
         assert!(lifted.is_lifted());
         for second in [1, 5, 9, 10] {
-            assert!(!suppression(Reason::Complaint, second).outweighs(&lifted));
+            assert!(!suppression(SuppressionReason::Complaint, second).outweighs(&lifted));
         }
-        let later = suppression(Reason::SoftBounces, 11);
+        let later = suppression(SuppressionReason::SoftBounces, 11);
         assert!(later.outweighs(&lifted));
         let again = Suppression { lifted: lifted.lifted, ..later };
         assert!(!again.is_lifted());
-        assert!(!suppression(Reason::Complaint, 9).outweighs(&again));
+        assert!(!suppression(SuppressionReason::Complaint, 9).outweighs(&again));
     }
 
     #[test]
     fn every_reason_round_trips() {
-        for reason in Reason::ALL {
+        for reason in SuppressionReason::ALL {
             assert_eq!(reason.as_str().parse(), Ok(reason));
         }
-        assert!("Bounce".parse::<Reason>().is_err());
+        assert!("Bounce".parse::<SuppressionReason>().is_err());
     }
 
     #[test]
     fn a_detail_keeps_codes_and_omits_addresses() {
         let said = "smtp;550 5.1.1 <ada.lovelace@example.org> \"no\nsuch\" user, see https://x";
-        let detailed = suppression(Reason::HardBounce, 1).detailed(Some(said));
+        let detailed = suppression(SuppressionReason::HardBounce, 1).with_detail(Some(said));
         assert_eq!(detailed.detail.as_deref(), Some("smtp550 5.1.1 no such user see httpsx"));
-        assert_eq!(detailed.detailed(Some(" @ ")).detail, None);
+        assert_eq!(detailed.with_detail(Some(" @ ")).detail, None);
     }
 }

@@ -32,13 +32,13 @@ impl Json {
     }
 
     /// Returns whether both have the same values. The order of fields does not matter.
-    pub fn is_same(&self, other: &Self) -> bool {
+    pub fn is_equivalent(&self, other: &Self) -> bool {
         let parse = |json: &Self| serde_json::from_str::<Value>(json.text()).ok();
         self == other || parse(self) == parse(other)
     }
 
     /// Deserializes an object into `T`, which can borrow from it. `None` if the value does not fit.
-    pub fn fields<'a, T: Deserialize<'a>>(&'a self) -> Option<T> {
+    pub fn parse_object<'a, T: Deserialize<'a>>(&'a self) -> Option<T> {
         parse_object(self.text())
     }
 }
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn the_order_of_fields_does_not_matter_for_equivalence() {
         let (one, other) = (read(r#"{"a":1,"b":2}"#), read(r#"{"b":2,"a":1}"#));
-        assert!(one != other && one.is_same(&other));
-        assert!(!one.is_same(&Json::from(json!({"a": 1}))));
+        assert!(one != other && one.is_equivalent(&other));
+        assert!(!one.is_equivalent(&Json::from(json!({"a": 1}))));
     }
 }

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt::Display;
 
 /// Joins names for a message: `ada, ben and 3 more`, with at most `limit` names.
-pub fn list_first<T: Display>(names: impl IntoIterator<Item = T>, limit: usize) -> String {
+pub fn join_names<T: Display>(names: impl IntoIterator<Item = T>, limit: usize) -> String {
     let mut names = names.into_iter();
     let first: Vec<String> = names.by_ref().take(limit).map(|name| name.to_string()).collect();
     let list = first.join(", ");

@@ -43,34 +43,34 @@ pub use batch::{Batch, BatchKey, BatchPolicy, BatchState, ChosenKey};
 pub use coordination::{ChangeNotice, Lease, NoticeKey, Pause};
 pub use day::{Day, DaySet};
 pub use day_stack::{
-    BadStack, BatchMarker, Defect, DigestMarker, Entry, Event, IdForm, Position, Retraction, Stack,
-    StackId, UserStacks, Watermarks, covered,
+    BatchMarker, Defect, DefectiveStack, DigestMarker, Entry, Event, IdForm, Position, Retraction,
+    Stack, StackId, UserStacks, Watermarks, count_covered,
 };
-pub use delivery::{Delivery, DeliveryId, Occasion, Tag};
+pub use delivery::{Delivery, DeliveryId, DeliverySource, Tag};
 pub use details::Details;
-pub use digest_content::{Backlog, DayNote, DaysRead, PendingCounts};
-pub use eligibility::{Exclusion, Facts, ObjectState, Purpose, classify};
+pub use digest_content::{Backlog, DayNote, DigestDays, PendingCounts};
+pub use eligibility::{EligibilityFacts, Exclusion, ObjectState, Purpose, classify};
 pub use email_content::EmailContent;
-pub use fanout::{FanOutCounts, FanOutProgress, Fanout, FanoutState};
+pub use fanout::{Fanout, FanoutCounts, FanoutProgress, FanoutState};
 pub use feed_marks::Inbox;
 pub use feedback::{
-    DeliveryState, EnhancedStatus, FailureKind, Feedback, Reason, ReportCounts, ReportKind,
-    Suppression,
+    DeliveryState, EnhancedStatus, FailureKind, Feedback, ReportCounts, ReportKind, Suppression,
+    SuppressionReason,
 };
 pub use json_text::Json;
-pub use mutes_and_quiet_hours::{Mute, Mutes, Quiet};
+pub use mutes_and_quiet_hours::{Mute, Mutes, QuietHours};
 pub use name::{
-    BrandName, EventType, FollowKey, Invalid, KeyName, ModelName, NameErrorKind, ObjectId, Subject,
-    UserId, nearest,
+    BrandName, EventType, FollowKey, InvalidKind, InvalidValue, KeyName, ModelName, ObjectId,
+    Subject, UserId, most_similar,
 };
 pub use object::{Object, ObjectKey};
-pub use schedule::{Cadence, Due, DueChoices, Schedule};
+pub use schedule::{Cadence, DuePeriod, DueUserFilter, Schedule};
 pub use secrets::{KeyRecord, Scope, Secret, TokenKey};
-pub use send_settings::{Sending, Share};
+pub use send_settings::{SendSettings, Share};
 pub use site::Site;
-pub use stop_link::Stop;
+pub use stop_link::StopAction;
 pub use text_checks::{Category, Mandate, Phrase};
 pub use timed_id::Id;
 pub use type_policy::{EmailScope, Policies, Policy, Route, UnknownObjects};
 pub use user::User;
-pub use user_id_reuse::Start;
+pub use user_id_reuse::RecordStart;

@@ -9,8 +9,8 @@ use chrono_tz::Tz;
 use serde::{Deserialize, Serialize};
 
 use super::details::Details;
-use super::name::{Invalid, Subject, checked_texts, serde_as_text};
-use super::object::{About, Object, ObjectKey};
+use super::name::{InvalidValue, Subject, checked_texts, serde_as_text};
+use super::object::{GroupTopic, Object, ObjectKey};
 use super::schedule::moments;
 use super::text_checks::Phrase;
 
@@ -37,14 +37,14 @@ impl Title {
     }
 }
 
-fn check_title(text: &str) -> Result<&str, Invalid> {
+fn check_title(text: &str) -> Result<&str, InvalidValue> {
     let (trimmed, most) = (text.trim(), Title::MAX_BYTES);
     if trimmed.is_empty() || trimmed.chars().any(char::is_control) {
         let why = "is not one line of text; leave it out if there is none";
-        return Err(Invalid::new("title", text.escape_debug(), why));
+        return Err(InvalidValue::new("title", text.escape_debug(), why));
     }
     let why = format_args!("bytes is more than the {most} that can be kept; shorten it");
-    Invalid::check_limit("title of", trimmed.len(), most, why)?;
+    InvalidValue::check_limit("title of", trimmed.len(), most, why)?;
     Ok(trimmed)
 }
 
@@ -72,7 +72,7 @@ pub struct Mutes(BTreeMap<Subject, Mute>);
 
 impl Mutes {
     /// The maximum number of subjects, including recently ended mutes.
-    pub const MOST: usize = 1_000;
+    pub const MAX: usize = 1_000;
 
     /// Creates the mutes from the store, without checks.
     pub fn stored(mutes: impl IntoIterator<Item = (Subject, Mute)>) -> Self {
@@ -80,7 +80,7 @@ impl Mutes {
     }
 
     /// Returns all mutes by subject, including ended ones.
-    pub fn all(&self) -> impl ExactSizeIterator<Item = (&Subject, &Mute)> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Subject, &Mute)> {
         self.0.iter()
     }
 
@@ -99,14 +99,14 @@ impl Mutes {
         self.0.len()
     }
 
-    /// Checks that the number of mutes is within [`Self::MOST`].
-    pub fn check(&self) -> Result<(), Invalid> {
-        let most = Self::MOST;
+    /// Checks that the number of mutes is within [`Self::MAX`].
+    pub fn check(&self) -> Result<(), InvalidValue> {
+        let most = Self::MAX;
         let why = format_args!(
             "is more than the {most} subjects one person can have muted, including recently ended \
              mutes"
         );
-        Invalid::check_limit("mutes", self.0.len(), most, why)
+        InvalidValue::check_limit("mutes", self.0.len(), most, why)
     }
 
     /// Returns whether any mute may cover an event of this time.
@@ -149,7 +149,7 @@ impl Mutes {
     }
 
     /// Sets missing titles to what `find_title` returns.
-    pub fn name(&mut self, find_title: impl Fn(&Subject) -> Option<Title>) {
+    pub fn fill_titles(&mut self, find_title: impl Fn(&Subject) -> Option<Title>) {
         for (subject, mute) in &mut self.0 {
             if mute.title.is_none() {
                 mute.title = find_title(subject);
@@ -159,21 +159,21 @@ impl Mutes {
 
     /// Removes the mutes that ended before this moment. Use a moment before the oldest event that
     /// may still be emailed.
-    pub fn forget(&mut self, before: DateTime<Utc>) {
+    pub fn remove_ended(&mut self, before: DateTime<Utc>) {
         self.0.retain(|_, mute| mute.covers(before));
     }
 
     /// Removes the mutes that started after this moment, to rebuild an email as it was then.
-    pub fn as_of(&mut self, moment: DateTime<Utc>) {
+    pub fn remove_started_after(&mut self, moment: DateTime<Utc>) {
         self.0.retain(|_, mute| mute.at <= moment);
     }
 
     /// Returns the start of the mute that covers an event, or `None` if no mute does.
     ///
-    /// An event is about its object's key, and about the object's topic ([`About`]), by URL or
+    /// An event is about its object's key, and about the object's topic ([`GroupTopic`]), by URL or
     /// title. It is also about a follow key if it goes only to the followers of that key. If
     /// several mutes cover it, the earliest start counts.
-    pub fn cover(
+    pub fn covering_start(
         &self,
         at: DateTime<Utc>,
         key: &ObjectKey,
@@ -181,8 +181,8 @@ impl Mutes {
         phrase: Option<&Phrase>,
         details: Option<&Details>,
     ) -> Option<DateTime<Utc>> {
-        let topic = object.map(|object| About::of(object, phrase));
-        let topic_name = topic.as_ref().and_then(About::name);
+        let topic = object.map(|object| GroupTopic::of(object, phrase));
+        let topic_name = topic.as_ref().and_then(GroupTopic::name);
         let follow_key = details.and_then(Details::followed);
         let subjects = [Some(key.as_str()), topic_name, follow_key].into_iter().flatten();
         let mutes = subjects.filter_map(|subject| self.0.get(&Subject::stored(subject)));
@@ -195,10 +195,10 @@ impl Mutes {
 pub struct TimeOfDay(NaiveTime);
 
 impl FromStr for TimeOfDay {
-    type Err = Invalid;
+    type Err = InvalidValue;
 
-    fn from_str(text: &str) -> Result<Self, Invalid> {
-        let refuse = || Invalid::new("time of day", text, "is not 00:00 to 23:59");
+    fn from_str(text: &str) -> Result<Self, InvalidValue> {
+        let refuse = || InvalidValue::new("time of day", text, "is not 00:00 to 23:59");
         let digits = text.bytes().filter(u8::is_ascii_digit);
         let is_plain = text.len() == 5 && digits.count() == 4;
         let time = NaiveTime::parse_from_str(text, "%H:%M").ok();
@@ -217,7 +217,7 @@ impl fmt::Display for TimeOfDay {
 /// Quiet hours, the same every day. If `to` is not later than `from`, they end on the next day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "Hours")]
-pub struct Quiet {
+pub struct QuietHours {
     from: TimeOfDay,
     to: TimeOfDay,
 }
@@ -230,20 +230,20 @@ struct Hours {
     to: TimeOfDay,
 }
 
-impl TryFrom<Hours> for Quiet {
-    type Error = Invalid;
+impl TryFrom<Hours> for QuietHours {
+    type Error = InvalidValue;
 
-    fn try_from(hours: Hours) -> Result<Self, Invalid> {
+    fn try_from(hours: Hours) -> Result<Self, InvalidValue> {
         Self::new(hours.from, hours.to)
     }
 }
 
-impl Quiet {
+impl QuietHours {
     /// Rejects equal times, which could mean both no quiet hours and the whole day.
-    pub fn new(from: TimeOfDay, to: TimeOfDay) -> Result<Self, Invalid> {
+    pub fn new(from: TimeOfDay, to: TimeOfDay) -> Result<Self, InvalidValue> {
         if from == to {
             let why = "is where they begin as well; for no quiet hours, set null";
-            return Err(Invalid::new("the end of quiet hours", to, why));
+            return Err(InvalidValue::new("the end of quiet hours", to, why));
         }
         Ok(Self { from, to })
     }
@@ -259,7 +259,7 @@ impl Quiet {
     }
 
     /// Returns the end of the quiet hours in progress at `at`, or `None` outside quiet hours.
-    pub fn ends(self, at: DateTime<Utc>, tz: Tz) -> Option<DateTime<Utc>> {
+    pub fn end_at(self, at: DateTime<Utc>, tz: Tz) -> Option<DateTime<Utc>> {
         let mut end = self.current_end(at, tz)?;
         // Where the clock skips a day, the next quiet hours may start at that very moment.
         while let Some(later) = self.current_end(end, tz) {

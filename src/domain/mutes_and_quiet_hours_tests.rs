@@ -22,7 +22,7 @@ mod mute {
     /// Returns whether an event about the thread is muted if it happened at that time.
     fn covers(mutes: &Mutes, minutes: i64) -> bool {
         let key = ObjectKey::stored("Thread:9");
-        mutes.cover(at(minutes), &key, None, None, None).is_some()
+        mutes.covering_start(at(minutes), &key, None, None, None).is_some()
     }
 
     #[test]
@@ -55,7 +55,7 @@ mod mute {
         let mut mutes = Mutes::default();
         mutes.mute(thread(), Some(at(60)), Title::cut("Budget"), at(0));
         mutes.mute(thread(), None, None, at(5));
-        let (_, mute) = mutes.all().next().unwrap();
+        let (_, mute) = mutes.iter().next().unwrap();
         assert_eq!((mute.at, mute.until), (at(0), None));
         assert_eq!(mute.title, Title::cut("Budget"));
 
@@ -67,7 +67,7 @@ mod mute {
 
         // A mute that has ended starts again.
         mutes.mute(thread(), None, None, at(9));
-        assert_eq!(mutes.all().next().unwrap().1.at, at(9));
+        assert_eq!(mutes.iter().next().unwrap().1.at, at(9));
     }
 
     #[test]
@@ -78,12 +78,12 @@ mod mute {
         let details = Details { reason: Some("follows artist:7".into()), ..Details::default() };
         let since = |mutes: &Mutes, key: &str| {
             let key = ObjectKey::stored(key);
-            mutes.cover(at(0), &key, None, None, Some(&details))
+            mutes.covering_start(at(0), &key, None, None, Some(&details))
         };
         assert_eq!(since(&mutes, "Thread:9"), Some(at(10)));
         assert_eq!(since(&mutes, "Thread:8"), Some(at(20)));
 
-        mutes.as_of(at(15));
+        mutes.remove_started_after(at(15));
 
         assert_eq!(since(&mutes, "Thread:9"), Some(at(10)));
         assert_eq!(since(&mutes, "Thread:8"), None);
@@ -96,16 +96,16 @@ mod mute {
             mutes.mute(subject(name), until.map(at), None, at(0));
         }
 
-        mutes.forget(at(10));
+        mutes.remove_ended(at(10));
 
-        let left: Vec<&str> = mutes.all().map(|(subject, _)| subject.as_str()).collect();
+        let left: Vec<&str> = mutes.iter().map(|(subject, _)| subject.as_str()).collect();
         assert_eq!(left, ["b", "c"]);
     }
 
     #[test]
     fn a_user_has_at_most_1000_mutes() {
         let mut mutes = Mutes::default();
-        for n in 0..Mutes::MOST {
+        for n in 0..Mutes::MAX {
             mutes.mute(subject(&format!("Thread:{n}")), None, None, at(0));
         }
         assert!(mutes.check().is_ok());
@@ -125,7 +125,7 @@ mod mute {
             url: Some(url.into()),
             by: Some("Ada".into()),
             data: data.into(),
-            ..Object::bare(key.clone())
+            ..Object::without_data(key.clone())
         };
         let said = object("Re: Budget", "https://a.example/1#c1", json!({"about": "Budget"}));
         let linked = json!({"about": {"title": "Budget", "url": "https://a.example/1"}});
@@ -137,7 +137,7 @@ mod mute {
             mutes.mute(subject(name), None, None, at(0));
             let phrase = Some(&phrase).filter(|_| phrased);
             let details = follows(reason);
-            mutes.cover(at(0), &key, object, phrase, Some(&details)).is_some()
+            mutes.covering_start(at(0), &key, object, phrase, Some(&details)).is_some()
         };
 
         assert!(is_muted("Comment:c1", None, false, "named"));
@@ -180,8 +180,8 @@ mod quiet {
     use chrono_tz::{Asia, Pacific, UTC};
     use proptest::prelude::*;
 
-    fn quiet(from: &str, to: &str) -> Quiet {
-        Quiet::new(from.parse().unwrap(), to.parse().unwrap()).unwrap()
+    fn quiet(from: &str, to: &str) -> QuietHours {
+        QuietHours::new(from.parse().unwrap(), to.parse().unwrap()).unwrap()
     }
 
     fn at(text: &str) -> DateTime<Utc> {
@@ -191,7 +191,7 @@ mod quiet {
     #[test]
     fn a_night_lasts_until_the_next_morning() {
         let night = quiet("22:00", "07:00");
-        let ends = |text: &str| night.ends(at(text), UTC);
+        let ends = |text: &str| night.end_at(at(text), UTC);
         let morning = Some(at("2014-04-20T07:00:00Z"));
 
         assert_eq!(ends("2014-04-19T21:59:59Z"), None);
@@ -205,14 +205,14 @@ mod quiet {
     fn quiet_hours_can_lie_within_one_day_and_in_another_zone() {
         let noon = quiet("12:00", "13:30");
         let end = Some(at("2014-04-20T13:30:00Z"));
-        assert_eq!(noon.ends(at("2014-04-20T12:00:00Z"), UTC), end);
-        assert_eq!(noon.ends(at("2014-04-20T13:30:00Z"), UTC), None);
-        assert_eq!(noon.ends(at("2014-04-20T22:00:00Z"), UTC), None);
+        assert_eq!(noon.end_at(at("2014-04-20T12:00:00Z"), UTC), end);
+        assert_eq!(noon.end_at(at("2014-04-20T13:30:00Z"), UTC), None);
+        assert_eq!(noon.end_at(at("2014-04-20T22:00:00Z"), UTC), None);
 
         let night = quiet("22:00", "07:00");
         let end = Some(at("2014-04-19T22:00:00Z"));
-        assert_eq!(night.ends(at("2014-04-19T13:00:00Z"), Asia::Tokyo), end);
-        assert_eq!(night.ends(at("2014-04-19T12:59:59Z"), Asia::Tokyo), None);
+        assert_eq!(night.end_at(at("2014-04-19T13:00:00Z"), Asia::Tokyo), end);
+        assert_eq!(night.end_at(at("2014-04-19T12:59:59Z"), Asia::Tokyo), None);
     }
 
     #[test]
@@ -221,10 +221,10 @@ mod quiet {
         // The night before 30 March 2014 is an hour shorter, that before 26 October an hour longer.
         let spring = Some(at("2014-03-30T05:00:00Z"));
         let autumn = Some(at("2014-10-26T06:00:00Z"));
-        assert_eq!(night.ends(at("2014-03-29T21:00:00Z"), Berlin), spring);
-        assert_eq!(night.ends(at("2014-03-29T20:59:59Z"), Berlin), None);
-        assert_eq!(night.ends(at("2014-10-25T20:00:00Z"), Berlin), autumn);
-        assert_eq!(night.ends(at("2014-10-26T05:59:59Z"), Berlin), autumn);
+        assert_eq!(night.end_at(at("2014-03-29T21:00:00Z"), Berlin), spring);
+        assert_eq!(night.end_at(at("2014-03-29T20:59:59Z"), Berlin), None);
+        assert_eq!(night.end_at(at("2014-10-25T20:00:00Z"), Berlin), autumn);
+        assert_eq!(night.end_at(at("2014-10-26T05:59:59Z"), Berlin), autumn);
     }
 
     #[test]
@@ -232,19 +232,19 @@ mod quiet {
         let short = quiet("00:00", "02:30");
         // 02:30 does not occur on 30 March: at 01:00 UTC the local time is 03:00.
         let skipped = Some(at("2014-03-30T01:00:00Z"));
-        assert_eq!(short.ends(at("2014-03-29T23:30:00Z"), Berlin), skipped);
+        assert_eq!(short.end_at(at("2014-03-29T23:30:00Z"), Berlin), skipped);
         // It occurs twice on 26 October, at 00:30 and 01:30 UTC.
         let twice = Some(at("2014-10-26T01:30:00Z"));
-        assert_eq!(short.ends(at("2014-10-26T00:29:00Z"), Berlin), twice);
-        assert_eq!(short.ends(at("2014-10-26T01:00:00Z"), Berlin), twice);
+        assert_eq!(short.end_at(at("2014-10-26T00:29:00Z"), Berlin), twice);
+        assert_eq!(short.end_at(at("2014-10-26T01:00:00Z"), Berlin), twice);
         // Quiet hours that start at a repeated time start at its first occurrence.
         let late = quiet("02:30", "05:00");
         let end = Some(at("2014-10-26T04:00:00Z"));
-        assert_eq!(late.ends(at("2014-10-26T00:30:00Z"), Berlin), end);
-        assert_eq!(late.ends(at("2014-10-26T00:29:59Z"), Berlin), None);
+        assert_eq!(late.end_at(at("2014-10-26T00:30:00Z"), Berlin), end);
+        assert_eq!(late.end_at(at("2014-10-26T00:29:59Z"), Berlin), None);
         // Samoa skipped the whole day of 30 December 2011.
         let night = quiet("22:00", "07:00");
-        let ends = night.ends(at("2011-12-30T09:00:00Z"), Pacific::Apia).unwrap();
+        let ends = night.end_at(at("2011-12-30T09:00:00Z"), Pacific::Apia).unwrap();
         assert_eq!(ends, at("2011-12-30T17:00:00Z"));
     }
 
@@ -255,7 +255,7 @@ mod quiet {
         }
         let time: TimeOfDay = "07:05".parse().unwrap();
         assert_eq!(time.to_string(), "07:05");
-        let error = Quiet::new(time, time).unwrap_err().to_string();
+        let error = QuietHours::new(time, time).unwrap_err().to_string();
         assert!(error.contains("07:05") && error.contains("null"), "{error}");
     }
 
@@ -271,9 +271,9 @@ mod quiet {
             let quiet = quiet(&time(from), &time(to));
             let at = DateTime::from_timestamp(second, 0).unwrap();
 
-            if let Some(ends) = quiet.ends(at, zone) {
+            if let Some(ends) = quiet.end_at(at, zone) {
                 prop_assert!(ends > at && ends - at <= TimeDelta::hours(50));
-                prop_assert_eq!(quiet.ends(ends - TimeDelta::seconds(1), zone), Some(ends));
+                prop_assert_eq!(quiet.end_at(ends - TimeDelta::seconds(1), zone), Some(ends));
             }
         }
     }

@@ -8,7 +8,7 @@ use std::fmt;
 /// The error about an invalid value from outside. It names the kind of value, the value and the
 /// reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Invalid {
+pub struct InvalidValue {
     /// The kind of value, such as `user id`. The message starts with it.
     pub what: &'static str,
     /// At most 80 characters of the value, or its size if that is the problem.
@@ -16,12 +16,12 @@ pub struct Invalid {
     /// The reason, as a clause that follows the value.
     pub why: String,
     /// The kind of mistake, from which the API derives its problem type.
-    pub kind: NameErrorKind,
+    pub kind: InvalidKind,
 }
 
 /// The kind of mistake, for programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NameErrorKind {
+pub enum InvalidKind {
     /// An invalid value.
     Value,
     /// A value above a limit, in bytes or in number.
@@ -32,22 +32,22 @@ pub enum NameErrorKind {
     Type,
 }
 
-impl std::error::Error for Invalid {}
+impl std::error::Error for InvalidValue {}
 
-impl fmt::Display for Invalid {
+impl fmt::Display for InvalidValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (what, value, why) = (self.what, &self.value, &self.why);
         match self.kind {
             // The value is a size that the caller did not write, so it is not quoted.
-            NameErrorKind::Limit => write!(f, "{what} {value} {why}"),
-            NameErrorKind::Value | NameErrorKind::Time | NameErrorKind::Type => {
+            InvalidKind::Limit => write!(f, "{what} {value} {why}"),
+            InvalidKind::Value | InvalidKind::Time | InvalidKind::Type => {
                 write!(f, "{what} {value:?} {why}")
             }
         }
     }
 }
 
-impl Invalid {
+impl InvalidValue {
     /// Creates the error for a value. Longer values are cut to 80 characters.
     pub fn new(what: &'static str, value: impl fmt::Display, why: impl Into<String>) -> Self {
         let mut value = value.to_string();
@@ -55,11 +55,11 @@ impl Invalid {
             value.truncate(end);
             value.push('…');
         }
-        Self { what, value, why: why.into(), kind: NameErrorKind::Value }
+        Self { what, value, why: why.into(), kind: InvalidKind::Value }
     }
 
     /// Changes the kind of mistake.
-    pub fn with_kind(self, kind: NameErrorKind) -> Self {
+    pub fn with_kind(self, kind: InvalidKind) -> Self {
         Self { kind, ..self }
     }
 
@@ -73,7 +73,7 @@ impl Invalid {
         if size <= limit {
             return Ok(());
         }
-        Err(Self::new(what, size, why.to_string()).with_kind(NameErrorKind::Limit))
+        Err(Self::new(what, size, why.to_string()).with_kind(InvalidKind::Limit))
     }
 }
 
@@ -81,19 +81,19 @@ impl Invalid {
 pub const MAX_NAME_BYTES: usize = 256;
 
 /// Checks a name: 1 to 256 bytes without control characters or surrounding white space.
-pub(super) fn check_name<'a>(what: &'static str, text: &'a str) -> Result<&'a str, Invalid> {
+pub(super) fn check_name<'a>(what: &'static str, text: &'a str) -> Result<&'a str, InvalidValue> {
     if text.is_empty() {
-        return Err(Invalid::new(what, text, "is empty"));
+        return Err(InvalidValue::new(what, text, "is empty"));
     }
     if text.len() > MAX_NAME_BYTES {
         let why = format!("is longer than {MAX_NAME_BYTES} bytes");
-        return Err(Invalid::new(what, text, why));
+        return Err(InvalidValue::new(what, text, why));
     }
     if text.chars().any(char::is_control) {
-        return Err(Invalid::new(what, text.escape_debug(), "holds a control character"));
+        return Err(InvalidValue::new(what, text.escape_debug(), "holds a control character"));
     }
     if text.trim() != text {
-        return Err(Invalid::new(what, text, "begins or ends with white space"));
+        return Err(InvalidValue::new(what, text, "begins or ends with white space"));
     }
     Ok(text)
 }
@@ -107,8 +107,8 @@ macro_rules! checked_texts {
 
         impl $name {
             /// Checks a text from outside.
-            pub fn new(text: impl AsRef<str>) -> Result<Self, $crate::domain::name::Invalid> {
-                let check: fn(&str) -> Result<&str, $crate::domain::name::Invalid> = $check;
+            pub fn new(text: impl AsRef<str>) -> Result<Self, $crate::domain::name::InvalidValue> {
+                let check: fn(&str) -> Result<&str, $crate::domain::name::InvalidValue> = $check;
                 check(text.as_ref()).map(Self::stored)
             }
 
@@ -124,7 +124,7 @@ macro_rules! checked_texts {
         }
 
         impl std::str::FromStr for $name {
-            type Err = $crate::domain::name::Invalid;
+            type Err = $crate::domain::name::InvalidValue;
 
             fn from_str(text: &str) -> Result<Self, Self::Err> {
                 Self::new(text)
@@ -181,12 +181,12 @@ macro_rules! named_enum {
         }
 
         impl std::str::FromStr for $name {
-            type Err = $crate::domain::name::Invalid;
+            type Err = $crate::domain::name::InvalidValue;
 
             fn from_str(text: &str) -> Result<Self, Self::Err> {
                 let named = Self::ALL.into_iter().find(|value| value.as_str() == text);
                 let why = || $crate::domain::name::is_none_of(&Self::ALL.map(Self::as_str));
-                named.ok_or_else(|| $crate::domain::name::Invalid::new($what, text, why()))
+                named.ok_or_else(|| $crate::domain::name::InvalidValue::new($what, text, why()))
             }
         }
     };
@@ -257,7 +257,7 @@ checked_texts! {
 const MIN_SIMILARITY: f64 = 0.75;
 
 /// Returns the name that is most similar to `given`; `None` if none is similar enough.
-pub fn nearest<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn most_similar<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = given.to_lowercase();
     names
         .into_iter()
@@ -270,23 +270,23 @@ pub fn nearest<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> Opt
 /// The longest name of a brand, in bytes. Links contain it.
 pub const MAX_BRAND: usize = 40;
 
-fn check_brand(text: &str) -> Result<&str, Invalid> {
+fn check_brand(text: &str) -> Result<&str, InvalidValue> {
     let is_allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-_".contains(&b);
     if (1..=MAX_BRAND).contains(&text.len()) && text.bytes().all(is_allowed) {
         return Ok(text);
     }
     let why = format!("is not 1 to {MAX_BRAND} lower-case letters, digits, - and _");
-    Err(Invalid::new("brand", text.escape_debug(), why))
+    Err(InvalidValue::new("brand", text.escape_debug(), why))
 }
 
 impl BrandName {
     /// Returns the reason why an email of this unconfigured brand waits, as its delivery stores it.
-    pub fn absent(&self) -> String {
+    pub fn unconfigured_reason(&self) -> String {
         format!("the brand {self} is not configured")
     }
 
-    /// Returns the brand that an email waits for, if the reason is one from [`Self::absent`].
-    pub fn awaited(reason: &str) -> Option<Self> {
+    /// Returns the brand that an email waits for, if the reason is one from [`Self::unconfigured_reason`].
+    pub fn from_unconfigured_reason(reason: &str) -> Option<Self> {
         let name = reason.strip_prefix("the brand ")?;
         name.strip_suffix(" is not configured").map(Self::stored)
     }

@@ -22,9 +22,9 @@ mod names {
 
     #[test]
     fn only_lowercase_hex_has_a_legacy_form() {
-        assert!(UserId::new("533998b1c9dc24c371000041").unwrap().legacy().is_some());
-        assert!(UserId::new("533998B1C9DC24C371000041").unwrap().legacy().is_none());
-        assert!(UserId::new("alice").unwrap().legacy().is_none());
+        assert!(UserId::new("533998b1c9dc24c371000041").unwrap().to_object_id().is_some());
+        assert!(UserId::new("533998B1C9DC24C371000041").unwrap().to_object_id().is_none());
+        assert!(UserId::new("alice").unwrap().to_object_id().is_none());
     }
 }
 
@@ -43,7 +43,7 @@ mod nearest {
             ("TaskFailed", None),
             ("", None),
         ] {
-            assert_eq!(nearest(given, names), expected, "{given}");
+            assert_eq!(most_similar(given, names), expected, "{given}");
         }
     }
 }
@@ -65,8 +65,8 @@ mod brand {
     fn the_reason_of_a_waiting_email_names_its_missing_brand() {
         let acme = BrandName::new("acme").unwrap();
 
-        assert_eq!(acme.absent(), "the brand acme is not configured");
-        assert_eq!(BrandName::awaited(&acme.absent()), Some(acme));
-        assert_eq!(BrandName::awaited("the provider may not be called yet"), None);
+        assert_eq!(acme.unconfigured_reason(), "the brand acme is not configured");
+        assert_eq!(BrandName::from_unconfigured_reason(&acme.unconfigured_reason()), Some(acme));
+        assert_eq!(BrandName::from_unconfigured_reason("the provider may not be called yet"), None);
     }
 }

@@ -4,7 +4,7 @@
 //! An object states its topic in `data.about`, as a title or as `{"title", "url"}`. A topic is
 //! identified by its URL, or by its title if it has none. Emails group objects without a topic by
 //! page if their type has a phrase: all comments on the page `Budget` share a topic
-//! ([`About::of`]). Feeds group them by the object's author ([`topic_key`]).
+//! ([`GroupTopic::of`]). Feeds group them by the object's author ([`feed_topic`]).
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 use super::audience::Point;
 use super::durations;
 use super::json_text::{Json, parse_object};
-use super::name::{Invalid, ModelName, ObjectId, check_name, checked_texts};
+use super::name::{InvalidValue, ModelName, ObjectId, check_name, checked_texts};
 use super::text_checks::Phrase;
 use super::text_checks::check_link;
 
@@ -27,7 +27,7 @@ checked_texts! {
 
 impl ObjectKey {
     /// Returns the key of an id. The id may already include the model.
-    pub fn of(model: Option<&ModelName>, id: &ObjectId) -> Self {
+    pub fn from_parts(model: Option<&ModelName>, id: &ObjectId) -> Self {
         match model {
             Some(model) => {
                 let bare_id = without_model(model, id.as_str()).unwrap_or(id.as_str());
@@ -38,7 +38,7 @@ impl ObjectKey {
     }
 
     /// Returns the model and the id, if the key has a colon.
-    pub fn parts(&self) -> Option<(&str, &str)> {
+    pub fn split(&self) -> Option<(&str, &str)> {
         self.0.split_once(':')
     }
 }
@@ -85,9 +85,9 @@ impl ObjectId {
 }
 
 /// The longest title, byline or link, in bytes.
-pub const MAX_TEXT: usize = 16 << 10;
+pub const MAX_TEXT_BYTES: usize = 16 << 10;
 /// The most `data`, in bytes of JSON. It keeps every record below MongoDB's limit of 16 MB.
-pub const MAX_DATA: usize = 1 << 20;
+pub const MAX_DATA_BYTES: usize = 1 << 20;
 
 /// The record of an object, as feeds and emails show it. Its key is optional in a request whose
 /// path names it.
@@ -118,7 +118,7 @@ pub struct Object<K = ObjectKey> {
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
-        deserialize_with = "durations::read_time_if_any"
+        deserialize_with = "durations::deserialize_optional_time"
     )]
     pub at: Option<DateTime<Utc>>,
     /// The location of the object. Audiences near a point use the users' places, not this.
@@ -152,7 +152,7 @@ impl<K> Object<K> {
 
 impl Object {
     /// Creates an object with nothing but a key.
-    pub fn bare(key: ObjectKey) -> Self {
+    pub fn without_data(key: ObjectKey) -> Self {
         Self {
             key,
             notifiable: true,
@@ -168,7 +168,7 @@ impl Object {
 
     /// Checks that links are web addresses, because emails use them in `href` and `src`, and that
     /// the record fits on every store.
-    pub fn check(&self) -> Result<(), Invalid> {
+    pub fn check(&self) -> Result<(), InvalidValue> {
         let texts = [
             ("object title of", &self.title),
             ("object url of", &self.url),
@@ -177,18 +177,19 @@ impl Object {
         ];
         for (what, text) in texts {
             let bytes = text.as_ref().map_or(0, String::len);
-            let why =
-                format_args!("bytes is more than the {MAX_TEXT} that can be kept; shorten it");
-            Invalid::check_limit(what, bytes, MAX_TEXT, why)?;
+            let why = format_args!(
+                "bytes is more than the {MAX_TEXT_BYTES} that can be kept; shorten it"
+            );
+            InvalidValue::check_limit(what, bytes, MAX_TEXT_BYTES, why)?;
         }
         let why = format_args!(
-            "bytes of JSON is more than the {MAX_DATA} that can be kept; keep there what emails \
+            "bytes of JSON is more than the {MAX_DATA_BYTES} that can be kept; keep there what emails \
              show, and the rest elsewhere"
         );
-        Invalid::check_limit("object data of", self.data.bytes(), MAX_DATA, why)?;
+        InvalidValue::check_limit("object data of", self.data.bytes(), MAX_DATA_BYTES, why)?;
         for (what, link) in [("object url", &self.url), ("object image", &self.image)] {
             if let Some(link) = link {
-                check_link(link).map_err(|why| Invalid::new(what, link, why))?;
+                check_link(link).map_err(|why| InvalidValue::new(what, link, why))?;
             }
         }
         Ok(())
@@ -216,13 +217,13 @@ impl Object {
 
 /// The topic that all items of a group share.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum About {
+pub enum GroupTopic {
     /// A topic that the objects state in `data.about`.
-    Other(Topic),
+    Stated(Topic),
     /// The page of all objects: their title, and their URL without its fragment.
     Page(Topic),
     /// The only object of the group.
-    Itself,
+    Object,
 }
 
 /// The title and the page of a topic.
@@ -256,17 +257,17 @@ impl Topic {
 
     /// Returns the topic that the object states.
     fn stated_by(object: &Object) -> Option<Self> {
-        let about = object.data.fields::<AboutField<'_>>()?.about;
-        if let Some(title) = json_text(about) {
+        let about = object.data.parse_object::<AboutField<'_>>()?.about;
+        if let Some(title) = parse_text(about) {
             return Some(Self { title, url: None });
         }
         let stated: TitleAndUrl<'_> = parse_object(about.get())?;
-        Some(Self { title: json_text(stated.title)?, url: stated.url.and_then(json_text) })
+        Some(Self { title: parse_text(stated.title)?, url: stated.url.and_then(parse_text) })
     }
 }
 
 /// Returns a JSON string without surrounding white space; `None` if it is empty or not a string.
-pub fn json_text(value: &RawValue) -> Option<String> {
+pub fn parse_text(value: &RawValue) -> Option<String> {
     let text: String = serde_json::from_str(value.get()).ok()?;
     let trimmed = text.trim();
     (!trimmed.is_empty()).then(|| trimmed.to_owned())
@@ -274,7 +275,7 @@ pub fn json_text(value: &RawValue) -> Option<String> {
 
 /// Returns the topic by which feeds group an object: the stated topic, the author, or the object's
 /// key. Requests name a group by this text.
-pub fn topic_key(object: &Object) -> Cow<'_, str> {
+pub fn feed_topic(object: &Object) -> Cow<'_, str> {
     if let Some(topic) = Topic::stated_by(object) {
         return Cow::Owned(topic.url.unwrap_or(topic.title));
     }
@@ -282,15 +283,15 @@ pub fn topic_key(object: &Object) -> Cow<'_, str> {
     Cow::Borrowed(author.unwrap_or(object.key.as_str()))
 }
 
-impl About {
+impl GroupTopic {
     /// Returns the topic of an object in an email. `phrase` is the phrase of the event's type.
     pub(super) fn of(object: &Object, phrase: Option<&Phrase>) -> Self {
         if let Some(topic) = Topic::stated_by(object) {
-            return Self::Other(topic);
+            return Self::Stated(topic);
         }
         let title = object.title.as_deref().map_or("", str::trim);
         if phrase.is_none() || title.is_empty() {
-            return Self::Itself;
+            return Self::Object;
         }
         let url = object.url.as_deref().map(|url| without_fragment(url).to_owned());
         Self::Page(Topic { title: title.to_owned(), url })
@@ -300,15 +301,15 @@ impl About {
     /// object itself.
     pub fn name(&self) -> Option<&str> {
         match self {
-            Self::Other(topic) | Self::Page(topic) => Some(topic.name()),
-            Self::Itself => None,
+            Self::Stated(topic) | Self::Page(topic) => Some(topic.name()),
+            Self::Object => None,
         }
     }
 
     /// Returns whether both are the same topic. Two objects that are their own topics never are.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Other(one), Self::Other(other)) => one.name() == other.name(),
+            (Self::Stated(one), Self::Stated(other)) => one.name() == other.name(),
             (Self::Page(one), Self::Page(other)) => one == other,
             _ => false,
         }

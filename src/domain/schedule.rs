@@ -18,7 +18,7 @@ use super::name::named_enum;
 
 /// The time between two searches for due digests. They are due on whole local hours, and time zones
 /// differ by multiples of this.
-pub const TICK: TimeDelta = TimeDelta::minutes(15);
+pub const SCAN_INTERVAL: TimeDelta = TimeDelta::minutes(15);
 
 named_enum! {
     /// How often a user gets a digest.
@@ -34,7 +34,7 @@ named_enum! {
 
 /// A period, with the moment at which its digest becomes due.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Due {
+pub struct DuePeriod {
     /// The start of the local hour. If the clock skips that hour, the first moment after it.
     pub at: DateTime<Utc>,
     /// The period of the digest, which is part of the delivery id: the local date on which it is
@@ -60,7 +60,7 @@ pub struct Schedule {
 
 impl Schedule {
     /// Returns the latest period that was due at `now` or before.
-    pub fn last_due(&self, now: DateTime<Utc>) -> Option<Due> {
+    pub fn last_due(&self, now: DateTime<Utc>) -> Option<DuePeriod> {
         let today = now.with_timezone(&self.tz).date_naive();
         let tomorrow = today.checked_add_days(Days::new(1))?;
         let dates = std::iter::successors(Some(tomorrow), |date| date.pred_opt());
@@ -68,12 +68,12 @@ impl Schedule {
     }
 
     /// Returns the first period that becomes due after `now`.
-    pub fn next_due(&self, now: DateTime<Utc>) -> Option<Due> {
+    pub fn next_due(&self, now: DateTime<Utc>) -> Option<DuePeriod> {
         self.dues_after(now).next()
     }
 
     /// Returns the periods that become due after `now`, for at least 14 days.
-    pub fn dues_after(&self, now: DateTime<Utc>) -> impl Iterator<Item = Due> + '_ {
+    pub fn dues_after(&self, now: DateTime<Utc>) -> impl Iterator<Item = DuePeriod> + '_ {
         let today = now.with_timezone(&self.tz).date_naive();
         let yesterday = today.checked_sub_days(Days::new(1));
         let dates = yesterday.into_iter().flat_map(|date| date.iter_days().take(17));
@@ -81,7 +81,7 @@ impl Schedule {
     }
 
     /// Returns the period that is due on this local date, if there is one.
-    pub(super) fn due_on(&self, date: NaiveDate) -> Option<Due> {
+    pub(super) fn due_on(&self, date: NaiveDate) -> Option<DuePeriod> {
         let period = match self.cadence {
             Cadence::Daily => date.to_string(),
             Cadence::Weekly if date.weekday() == self.weekday => date.format("%G-W%V").to_string(),
@@ -89,7 +89,7 @@ impl Schedule {
         };
         let hour = NaiveTime::from_hms_opt(self.hour.into(), 0, 0)?;
         let (at, _) = moments(date.and_time(hour), self.tz)?;
-        Some(Due { at, period })
+        Some(DuePeriod { at, period })
     }
 }
 
@@ -111,7 +111,7 @@ pub(super) fn moments(local: NaiveDateTime, tz: Tz) -> Option<(DateTime<Utc>, Da
 /// There is only one hour, because a store scans one index range per combination and can merge only
 /// a limited number.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DueChoices {
+pub struct DueUserFilter {
     /// The time zone.
     pub tz: Option<Tz>,
     /// The cadences.
@@ -124,46 +124,46 @@ pub struct DueChoices {
 
 /// The settings that apply to all users.
 #[derive(Debug, Clone, Copy)]
-pub struct Common {
+pub struct DigestDefaults {
     /// The schedule for users who chose nothing.
     pub schedule: Schedule,
     /// Whether users who want no digest get one with mandatory events, at the default cadence.
-    pub mandatory: bool,
+    pub sends_mandatory: bool,
 }
 
 /// The progress of the search for due digests, stored as a note. A tick is a search that reads only
 /// users who became due since the last one; a full scan reads all users.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ticks {
+pub struct DigestScanProgress {
     /// The time up to which users who were due have been processed, with all events from before it.
     pub due: DateTime<Utc>,
     /// The time of the last full scan.
     #[serde(rename = "all")]
-    pub all: DateTime<Utc>,
-    /// The defaults at that time, as from [`Common::summary`].
+    pub last_full_scan: DateTime<Utc>,
+    /// The defaults at that time, as from [`DigestDefaults::summary`].
     #[serde(rename = "common")]
-    pub common: String,
+    pub defaults_summary: String,
 }
 
-impl Ticks {
+impl DigestScanProgress {
     /// The name of the note.
     pub const NOTE: &str = "digest-ticks";
 
     /// Parses the note. Returns `None` if a full scan is needed. That is so if the note is
     /// unreadable or in the future, the defaults have changed, or the interval `full_scan` has
     /// passed.
-    pub fn read(
+    pub fn parse(
         text: &str,
-        common: &Common,
+        common: &DigestDefaults,
         full_scan: TimeDelta,
         now: DateTime<Utc>,
     ) -> Option<Self> {
         let ticks: Self = serde_json::from_str(text).ok()?;
         // A clock that was ahead may have written the note.
-        let is_past = ticks.due <= now && ticks.all <= now;
+        let is_past = ticks.due <= now && ticks.last_full_scan <= now;
         // Ticks are not exact to the second.
-        let is_late = now - ticks.all >= full_scan - TICK / 2;
-        (is_past && !is_late && ticks.common == common.summary()).then_some(ticks)
+        let is_late = now - ticks.last_full_scan >= full_scan - SCAN_INTERVAL / 2;
+        (is_past && !is_late && ticks.defaults_summary == common.summary()).then_some(ticks)
     }
 }
 
@@ -172,12 +172,12 @@ const WEEK: [Weekday; 7] = {
     [Mon, Tue, Wed, Thu, Fri, Sat, Sun]
 };
 
-impl DueChoices {
+impl DueUserFilter {
     /// Returns the preferences of users in this zone, or without one, who become due after `after`
     /// and no later than `until`. No user matches two results.
-    pub fn between(
+    pub fn due_between(
         tz: Option<Tz>,
-        common: &Common,
+        common: &DigestDefaults,
         after: DateTime<Utc>,
         until: DateTime<Utc>,
     ) -> Vec<Self> {
@@ -209,11 +209,11 @@ impl DueChoices {
     }
 }
 
-impl Common {
+impl DigestDefaults {
     /// Returns a text for comparing two sets of defaults.
     pub fn summary(&self) -> String {
         let Schedule { cadence, weekday, hour, tz } = self.schedule;
-        format!("{cadence} {weekday} {hour} {tz} {}", self.mandatory)
+        format!("{cadence} {weekday} {hour} {tz} {}", self.sends_mandatory)
     }
 
     /// Returns the choices that lead to a digest of this cadence.
@@ -221,7 +221,7 @@ impl Common {
         let mut choices = vec![Some(cadence)];
         if cadence == self.schedule.cadence {
             choices.push(None);
-            choices.extend(self.mandatory.then_some(Some(Cadence::Never)));
+            choices.extend(self.sends_mandatory.then_some(Some(Cadence::Never)));
         }
         choices
     }

@@ -190,7 +190,7 @@ mod due_choices {
         })
     }
 
-    fn is_in(user: &User, choices: &DueChoices) -> bool {
+    fn is_in(user: &User, choices: &DueUserFilter) -> bool {
         choices.tz == user.tz
             && choices.cadences.contains(&user.digest.cadence)
             && choices.weekdays.contains(&user.digest.weekday)
@@ -198,23 +198,25 @@ mod due_choices {
     }
 
     /// Checks that exactly one result matches each due user, and none the others.
-    fn check(common: &Common, after: DateTime<Utc>, until: DateTime<Utc>) {
-        let found: Vec<DueChoices> =
-            ZONES.iter().flat_map(|tz| DueChoices::between(*tz, common, after, until)).collect();
+    fn check(common: &DigestDefaults, after: DateTime<Utc>, until: DateTime<Utc>) {
+        let found: Vec<DueUserFilter> = ZONES
+            .iter()
+            .flat_map(|tz| DueUserFilter::due_between(*tz, common, after, until))
+            .collect();
         for user in all_users() {
             let wants_none = user.schedule(&common.schedule).cadence == Cadence::Never;
-            let due = user.digests(&common.schedule).0.last_due(until);
-            let fell_due =
-                due.as_ref().is_some_and(|due| due.at > after) && (common.mandatory || !wants_none);
+            let due = user.digest_schedule(&common.schedule).0.last_due(until);
+            let fell_due = due.as_ref().is_some_and(|due| due.at > after)
+                && (common.sends_mandatory || !wants_none);
             let matching = found.iter().filter(|choices| is_in(&user, choices));
             assert_eq!(matching.count(), usize::from(fell_due), "{user:?} {due:?}");
         }
     }
 
-    fn common(cadence: Cadence, mandatory: bool) -> Common {
-        Common {
+    fn common(cadence: Cadence, mandatory: bool) -> DigestDefaults {
+        DigestDefaults {
             schedule: Schedule { cadence, weekday: Weekday::Mon, hour: 9, tz: Tz::Europe__Berlin },
-            mandatory,
+            sends_mandatory: mandatory,
         }
     }
 

@@ -40,12 +40,12 @@ pub struct TokenKey {
     /// The id (`kid`) of the key in token headers.
     pub id: String,
     /// The key and its algorithm.
-    pub material: Material,
+    pub material: KeyMaterial,
 }
 
 /// The key material, one variant per algorithm.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Material {
+pub enum KeyMaterial {
     /// HS256: the secret that the application also signs with.
     Hs256(Secret),
     /// `EdDSA` on Ed25519: the public key. Only the application has the private key.

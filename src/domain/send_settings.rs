@@ -7,11 +7,11 @@ use std::str::FromStr;
 
 use chrono::TimeDelta;
 
-use super::name::Invalid;
+use super::name::InvalidValue;
 
 /// The valid settings of the section `[delivery]`, except `soft_bounces`.
 #[derive(Debug, Clone, Copy)]
-pub struct Sending {
+pub struct SendSettings {
     /// The number of emails that are checked and built together.
     pub chunk: usize,
     /// The most concurrent calls to the provider.
@@ -60,17 +60,17 @@ impl Share {
     pub const NONE: Self = Self { basis_points: 0 };
 
     /// Returns whether `part` of `whole` exceeds this share.
-    pub fn is_passed_by(self, part: u64, whole: u64) -> bool {
+    pub fn is_exceeded_by(self, part: u64, whole: u64) -> bool {
         part * u64::from(WHOLE) > whole * u64::from(self.basis_points)
     }
 }
 
 impl FromStr for Share {
-    type Err = Invalid;
+    type Err = InvalidValue;
 
     /// Parses a percentage such as `1%`, `0.5%` or `12.25%`.
-    fn from_str(text: &str) -> Result<Self, Invalid> {
-        let refuse = || Invalid::new("share", text, "is not a percentage such as 1% or 0.5%");
+    fn from_str(text: &str) -> Result<Self, InvalidValue> {
+        let refuse = || InvalidValue::new("share", text, "is not a percentage such as 1% or 0.5%");
         let number = text.strip_suffix('%').ok_or_else(refuse)?;
         let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
         let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
@@ -113,8 +113,8 @@ mod tests {
 
     #[test]
     fn a_share_is_exceeded_only_by_a_greater_one() {
-        assert!(!share("20%").is_passed_by(10, 50));
-        assert!(share("20%").is_passed_by(11, 50));
-        assert!(share("0%").is_passed_by(1, 1_000_000));
+        assert!(!share("20%").is_exceeded_by(10, 50));
+        assert!(share("20%").is_exceeded_by(11, 50));
+        assert!(share("0%").is_exceeded_by(1, 1_000_000));
     }
 }

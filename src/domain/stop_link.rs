@@ -1,12 +1,12 @@
 //! Links that stop emails: of a type, outside the digest, the digest, a follow, a topic, or all.
 //!
 //! A link stops the emails of its kind and changes nothing else (P7). If the user turns them on
-//! again, no older event is emailed ([`User::replacing`]). Mandatory types are still emailed, and
+//! again, no older event is emailed ([`User::as_replacement_of`]). Mandatory types are still emailed, and
 //! feeds still show the events.
 
 use chrono::{DateTime, Utc};
 
-use super::delivery::Occasion;
+use super::delivery::DeliverySource;
 use super::email_content::EmailContent;
 use super::mutes_and_quiet_hours::Title;
 use super::name::{EventType, FollowKey, Subject};
@@ -16,16 +16,16 @@ use super::user::{TypePreference, User};
 
 /// The effect of a link in an email.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Stop {
+pub enum StopAction {
     /// All email.
     All,
     /// The digest.
     Digest,
     /// All types that are emailed outside the digest.
-    Alone,
+    OutsideDigest,
     /// Emails of these types.
     Types(Vec<EventType>),
-    /// A follow. [`User::stop`] does not end it, because it is not part of the user's record.
+    /// A follow. [`User::apply_stop`] does not end it, because it is not part of the user's record.
     Follow(FollowKey),
     /// Emails about a subject, with its title if it is known.
     Subject(Subject, Option<Title>),
@@ -36,39 +36,39 @@ const MAX_NAMES_BYTES: usize = 300;
 /// The bytes that encode the length of a name.
 const LENGTH_BYTES: usize = 2;
 
-impl Stop {
+impl StopAction {
     /// Returns the effect of the unsubscribe link in an email with these types. If their names do
     /// not fit into a link, it stops all emails outside the digest.
-    pub fn of_types<'a>(kinds: impl IntoIterator<Item = &'a EventType>) -> Self {
+    pub fn for_types<'a>(kinds: impl IntoIterator<Item = &'a EventType>) -> Self {
         let kinds: Vec<EventType> = kinds.into_iter().cloned().collect();
         let bytes: usize = kinds.iter().map(|kind| kind.as_str().len() + LENGTH_BYTES).sum();
-        if bytes > MAX_NAMES_BYTES { Self::Alone } else { Self::Types(kinds) }
+        if bytes > MAX_NAMES_BYTES { Self::OutsideDigest } else { Self::Types(kinds) }
     }
 
     /// Returns the effect of the unsubscribe link in this email; `None` if all its types are
     /// mandatory.
-    pub fn of_email(
+    pub fn for_email(
         content: &EmailContent,
-        occasion: &Occasion,
+        occasion: &DeliverySource,
         policies: &Policies,
     ) -> Option<Self> {
         let kinds = content.sections.iter().map(|section| &section.kind);
         let mut optional_kinds = kinds.filter(|kind| !policies.is_mandatory(kind)).peekable();
         optional_kinds.peek()?;
         Some(match occasion {
-            Occasion::Digest(..) => Self::Digest,
-            Occasion::Batch(..) => Self::of_types(optional_kinds),
+            DeliverySource::Digest(..) => Self::Digest,
+            DeliverySource::Batch(..) => Self::for_types(optional_kinds),
         })
     }
 
     /// Returns the effect of the link that mutes the only topic of an email. `None` for a digest,
     /// for several topics, and if all types are mandatory.
-    pub fn of_subject(
+    pub fn for_only_topic(
         content: &EmailContent,
-        occasion: &Occasion,
+        occasion: &DeliverySource,
         policies: &Policies,
     ) -> Option<Self> {
-        if matches!(occasion, Occasion::Digest(..)) {
+        if matches!(occasion, DeliverySource::Digest(..)) {
             return None;
         }
         let mut kinds = content.sections.iter().map(|section| &section.kind);
@@ -76,15 +76,15 @@ impl Stop {
             return None;
         }
         // A topic that is too long for a subject has no link.
-        let subject = Subject::new(content.thread()?).ok()?;
+        let subject = Subject::new(content.common_topic()?).ok()?;
         let group = content.sections.first()?.groups.first();
         let title = group.and_then(|group| group.title()).and_then(Title::cut);
         Some(Self::Subject(subject, title))
     }
 
     /// Returns whether this is in effect, so that only mandatory emails are left. `follows` is
-    /// whether the user still has the follow of a [`Stop::Follow`].
-    pub fn holds(
+    /// whether the user still has the follow of a [`StopAction::Follow`].
+    pub fn is_in_effect(
         &self,
         user: &User,
         follows: bool,
@@ -97,9 +97,9 @@ impl Stop {
             _ if user.unsubscribed.is_some() => true,
             Self::All => false,
             Self::Digest => user.schedule(default).cadence == Cadence::Never,
-            Self::Alone => {
+            Self::OutsideDigest => {
                 let mut kinds = policies.kinds().chain(user.types.keys());
-                kinds.all(|kind| !user.is_emailed_alone(kind, policies))
+                kinds.all(|kind| !user.gets_outside_digest(kind, policies))
             }
             Self::Types(kinds) => {
                 kinds.iter().all(|kind| user.chosen_route(kind, policies) == Route::Never)
@@ -110,24 +110,24 @@ impl Stop {
 
 impl User {
     /// Applies a link at the user's request. A second time it changes nothing.
-    pub fn stop(&mut self, stop: &Stop, policies: &Policies, now: DateTime<Utc>) {
+    pub fn apply_stop(&mut self, stop: &StopAction, policies: &Policies, now: DateTime<Utc>) {
         match stop {
-            Stop::All => self.unsubscribe(policies, now),
-            Stop::Digest => self.digest.cadence = Some(Cadence::Never),
-            Stop::Alone => {
+            StopAction::All => self.unsubscribe(policies, now),
+            StopAction::Digest => self.digest.cadence = Some(Cadence::Never),
+            StopAction::OutsideDigest => {
                 for chosen in self.choices_outside_digest(policies, now) {
                     chosen.route = Route::Never;
                 }
             }
-            Stop::Types(kinds) => {
+            StopAction::Types(kinds) => {
                 for kind in kinds {
                     let never = TypePreference::new(Route::Never, now);
                     let chosen = self.types.entry(kind.clone()).or_insert(never);
                     chosen.route = Route::Never;
                 }
             }
-            Stop::Follow(_) => {}
-            Stop::Subject(subject, title) => {
+            StopAction::Follow(_) => {}
+            StopAction::Subject(subject, title) => {
                 self.mutes.mute(subject.clone(), None, title.clone(), now);
             }
         }
@@ -137,12 +137,14 @@ impl User {
     /// no effect on mandatory types.
     pub fn chosen_route(&self, kind: &EventType, policies: &Policies) -> Route {
         let chosen = self.types.get(kind);
-        chosen.map_or(policies.of(kind).route, |chosen| policies.emailed_by(kind, chosen.route))
+        chosen.map_or(policies.policy(kind).route, |chosen| {
+            policies.effective_route(kind, chosen.route)
+        })
     }
 
     /// Returns whether the user gets this type outside the digest and can turn it off.
-    pub fn is_emailed_alone(&self, kind: &EventType, policies: &Policies) -> bool {
-        !policies.is_mandatory(kind) && self.chosen_route(kind, policies).is_emailed_alone()
+    pub fn gets_outside_digest(&self, kind: &EventType, policies: &Policies) -> bool {
+        !policies.is_mandatory(kind) && self.chosen_route(kind, policies).is_outside_digest()
     }
 }
 

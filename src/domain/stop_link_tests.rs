@@ -38,17 +38,17 @@ fn ada() -> User {
 }
 
 /// Applies the link in the same way as the services do.
-fn stopped(before: &User, stop: &Stop, now: DateTime<Utc>) -> User {
+fn stopped(before: &User, stop: &StopAction, now: DateTime<Utc>) -> User {
     let mut user = before.clone();
-    user.stop(stop, &policies(), now);
-    user.replacing(Some(before), &weekly(), &policies(), now)
+    user.apply_stop(stop, &policies(), now);
+    user.as_replacement_of(Some(before), &weekly(), &policies(), now)
 }
 
 /// Returns the routes of events at that hour, by type, and whether a digest includes works.
 fn routes_at(user: &User, hour: i64) -> ([Route; 4], bool) {
     let route = |name| user.route(&kind(name), at(hour), &policies());
     let routes = ["Work", "Comment", "Reply", "Notice"].map(route);
-    let schedule = user.digests(&weekly()).1;
+    let schedule = user.digest_schedule(&weekly()).1;
     let digest = user.gets_in_digest(&kind("Work"), || at(hour), &policies());
     (routes, digest && schedule == crate::domain::EmailScope::All)
 }
@@ -56,37 +56,39 @@ fn routes_at(user: &User, hour: i64) -> ([Route; 4], bool) {
 #[test]
 fn each_stop_affects_only_its_own_emails() {
     use Route::{Batch, Digest, Immediate, Never};
-    let comments = Stop::of_types([&kind("Comment")]);
+    let comments = StopAction::for_types([&kind("Comment")]);
     for (stop, routes, digest) in [
         (&comments, [Digest, Never, Immediate, Immediate], true),
-        (&Stop::Digest, [Digest, Batch, Immediate, Immediate], false),
-        (&Stop::Alone, [Digest, Never, Never, Immediate], true),
-        (&Stop::All, [Digest, Never, Never, Immediate], false),
+        (&StopAction::Digest, [Digest, Batch, Immediate, Immediate], false),
+        (&StopAction::OutsideDigest, [Digest, Never, Never, Immediate], true),
+        (&StopAction::All, [Digest, Never, Never, Immediate], false),
     ] {
-        assert!(!stop.holds(&ada(), true, &weekly(), &policies()), "{stop:?}");
+        assert!(!stop.is_in_effect(&ada(), true, &weekly(), &policies()), "{stop:?}");
 
         let user = stopped(&ada(), stop, at(0));
 
         assert_eq!(routes_at(&user, 1), (routes, digest), "{stop:?}");
-        assert!(stop.holds(&user, true, &weekly(), &policies()), "{stop:?}");
+        assert!(stop.is_in_effect(&user, true, &weekly(), &policies()), "{stop:?}");
         assert_eq!(stopped(&user, stop, at(5)), user, "again, {stop:?}");
-        assert_eq!(user.unsubscribed.is_some(), *stop == Stop::All);
+        assert_eq!(user.unsubscribed.is_some(), *stop == StopAction::All);
     }
 }
 
 #[test]
 fn turning_emails_on_again_sends_no_events_from_before() {
-    for (stop, name) in [(Stop::of_types([&kind("Comment")]), "Comment"), (Stop::Digest, "Work")] {
+    for (stop, name) in
+        [(StopAction::for_types([&kind("Comment")]), "Comment"), (StopAction::Digest, "Work")]
+    {
         let off = stopped(&ada(), &stop, at(0));
         let mut on = off.clone();
         match &stop {
-            Stop::Digest => on.digest.cadence = Some(Cadence::Weekly),
+            StopAction::Digest => on.digest.cadence = Some(Cadence::Weekly),
             _ => on.types.get_mut(&kind(name)).unwrap().route = Route::Batch,
         }
-        let on = on.replacing(Some(&off), &weekly(), &policies(), at(10));
+        let on = on.as_replacement_of(Some(&off), &weekly(), &policies(), at(10));
 
         let wants = |hour| match &stop {
-            Stop::Digest => on.gets_in_digest(&kind(name), || at(hour), &policies()),
+            StopAction::Digest => on.gets_in_digest(&kind(name), || at(hour), &policies()),
             _ => on.route(&kind(name), at(hour), &policies()) == Route::Batch,
         };
         assert_eq!([5, 10].map(wants), [false, true], "{stop:?}");
@@ -95,12 +97,12 @@ fn turning_emails_on_again_sends_no_events_from_before() {
 
 #[test]
 fn an_unconfigured_type_can_be_stopped() {
-    let strange = Stop::of_types([&kind("strange")]);
+    let strange = StopAction::for_types([&kind("strange")]);
 
     let user = stopped(&ada(), &strange, at(0));
 
     assert!(!user.gets_in_digest(&kind("strange"), || at(1), &policies()));
-    assert!(strange.holds(&user, true, &weekly(), &policies()));
+    assert!(strange.is_in_effect(&user, true, &weekly(), &policies()));
 }
 
 #[test]
@@ -110,7 +112,7 @@ fn a_users_own_window_survives_a_stop() {
     slow.window = Some(TimeDelta::hours(1));
     before.types.insert(kind("Comment"), slow);
 
-    let user = stopped(&before, &Stop::of_types([&kind("Comment")]), at(0));
+    let user = stopped(&before, &StopAction::for_types([&kind("Comment")]), at(0));
 
     let chosen = user.types[&kind("Comment")];
     assert_eq!((chosen.route, chosen.window), (Route::Never, Some(TimeDelta::hours(1))));
@@ -121,6 +123,6 @@ fn too_many_types_for_a_link_stop_all_emails_outside_the_digest() {
     let many: Vec<EventType> = (0..40).map(|n| kind(&format!("Type{n:04}"))).collect();
     let longest = kind(&"x".repeat(crate::domain::name::MAX_NAME_BYTES));
 
-    assert_eq!(Stop::of_types(&many), Stop::Alone);
-    assert_eq!(Stop::of_types([&longest]), Stop::Types(vec![longest]));
+    assert_eq!(StopAction::for_types(&many), StopAction::OutsideDigest);
+    assert_eq!(StopAction::for_types([&longest]), StopAction::Types(vec![longest]));
 }

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use unic_langid::LanguageIdentifier;
 use url::Url;
 
-use super::name::{Invalid, checked_texts};
+use super::name::{InvalidValue, checked_texts};
 
 /// Returns the text if it has only ASCII letters, digits and characters of `others`, and if its
 /// length in bytes is in this range.
@@ -27,7 +27,7 @@ pub fn check_link(text: &str) -> Result<(), String> {
     if !is_web {
         return Err("does not begin with https:// or http://".into());
     }
-    if text.chars().any(|c| c.is_control() || is_unseen(c)) || text.trim() != text {
+    if text.chars().any(|c| c.is_control() || is_invisible(c)) || text.trim() != text {
         return Err("holds a character that cannot be seen".into());
     }
     let url = Url::parse(text).map_err(|error| format!("is not a web address: {error}"))?;
@@ -46,20 +46,20 @@ pub fn check_link(text: &str) -> Result<(), String> {
 pub const MAX_LOCALE: usize = 100;
 
 /// Checks a locale. The empty text is valid and means English.
-pub fn check_locale(locale: &str) -> Result<(), Invalid> {
+pub fn check_locale(locale: &str) -> Result<(), InvalidValue> {
     let why = format_args!("bytes is more than the {MAX_LOCALE} that can be kept; shorten it");
-    Invalid::check_limit("locale of", locale.len(), MAX_LOCALE, why)?;
+    InvalidValue::check_limit("locale of", locale.len(), MAX_LOCALE, why)?;
     let is_plain = locale.bytes().all(|byte| byte.is_ascii_graphic());
-    if locale.is_empty() || is_plain && language_tag(locale).is_some() {
+    if locale.is_empty() || is_plain && to_language_tag(locale).is_some() {
         return Ok(());
     }
     let why = "is no language tag; write one such as de or pt-BR, or leave it out for English";
-    Err(Invalid::new("locale", locale, why))
+    Err(InvalidValue::new("locale", locale, why))
 }
 
 /// Returns a locale in the notation of catalogs, such as `pt-BR` for `pt_br`, without extensions
 /// such as `-u-ca-gregory`. `None` if it is invalid.
-pub fn language_tag(locale: &str) -> Option<String> {
+pub fn to_language_tag(locale: &str) -> Option<String> {
     let (without_encoding, _) = locale.split_once(['.', '@']).unwrap_or((locale, ""));
     let subtags = without_encoding.trim().split(['-', '_']);
     let without_extensions: Vec<&str> = subtags.take_while(|subtag| subtag.len() != 1).collect();
@@ -69,7 +69,7 @@ pub fn language_tag(locale: &str) -> Option<String> {
 
 /// Returns whether a character is invisible or changes the direction or shape of text: Unicode's
 /// `Cf` and `Default_Ignorable_Code_Point`.
-pub(crate) fn is_unseen(c: char) -> bool {
+pub(crate) fn is_invisible(c: char) -> bool {
     matches!(
         c,
         '\u{ad}' | '\u{34f}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}'
@@ -105,7 +105,7 @@ pub(crate) fn one_line<'a>(
     what: &'static str,
     text: &'a str,
     max_chars: usize,
-) -> Result<&'a str, Invalid> {
+) -> Result<&'a str, InvalidValue> {
     let trimmed = text.trim_matches(' ');
     let why = if trimmed.is_empty() {
         "says nothing".to_owned()
@@ -116,7 +116,7 @@ pub(crate) fn one_line<'a>(
     } else {
         return Ok(trimmed);
     };
-    Err(Invalid::new(what, text.escape_debug(), why))
+    Err(InvalidValue::new(what, text.escape_debug(), why))
 }
 
 #[cfg(test)]

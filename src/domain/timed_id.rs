@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use chrono::{DateTime, Utc};
 
-use super::name::{Invalid, UserId, debug_as_text, serde_as_text};
+use super::name::{InvalidValue, UserId, debug_as_text, serde_as_text};
 
 /// A twelve-byte id, ordered by time first. The five bytes after the time identify the process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,7 +17,7 @@ pub struct Id([u8; 12]);
 
 impl Id {
     /// The greatest id.
-    pub const LAST: Self = Self([0xff; 12]);
+    pub const MAX: Self = Self([0xff; 12]);
 
     /// Creates an id with this time (whole seconds, 1970 to 2106) and tail.
     pub fn at(time: DateTime<Utc>, tail: [u8; 8]) -> Self {
@@ -71,7 +71,7 @@ impl Id {
     }
 
     /// Returns the smallest id whose digits do not sort before this text; `None` if all do.
-    pub fn first_from(text: &str) -> Option<Self> {
+    pub fn first_not_before(text: &str) -> Option<Self> {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut hex = [b'0'; 24];
         let parse = |hex: &[u8]| Self::from_hex(std::str::from_utf8(hex).ok()?);
@@ -95,7 +95,7 @@ impl Id {
 
     /// Returns the smallest id whose digits sort after this text; `None` if there is none.
     pub fn first_after(text: &str) -> Option<Self> {
-        let from = Self::first_from(text)?;
+        let from = Self::first_not_before(text)?;
         if from.hex() == text.as_bytes() { from.next() } else { Some(from) }
     }
 
@@ -131,17 +131,18 @@ debug_as_text!(Id);
 serde_as_text!(Id);
 
 impl FromStr for Id {
-    type Err = Invalid;
+    type Err = InvalidValue;
 
-    fn from_str(text: &str) -> Result<Self, Invalid> {
-        Self::from_hex(text).ok_or_else(|| Invalid::new("id", text, "is not 24 hexadecimal digits"))
+    fn from_str(text: &str) -> Result<Self, InvalidValue> {
+        Self::from_hex(text)
+            .ok_or_else(|| InvalidValue::new("id", text, "is not 24 hexadecimal digits"))
     }
 }
 
 impl UserId {
     /// Returns the id as an ObjectId, which older writers may have stored. `None` unless it
     /// consists of 24 lower-case hexadecimal digits.
-    pub fn legacy(&self) -> Option<Id> {
+    pub fn to_object_id(&self) -> Option<Id> {
         Id::from_hex(self.as_str()).filter(|id| id.hex() == self.as_str().as_bytes())
     }
 }
@@ -215,7 +216,7 @@ mod tests {
             ("ffffffffffffffffffffffff", Some("ffffffffffffffffffffffff")),
             ("ffffffffffffffffffffffff!", None),
         ] {
-            let found = Id::first_from(text).map(|id| id.to_string());
+            let found = Id::first_not_before(text).map(|id| id.to_string());
             assert_eq!(found.as_deref(), expected, "{text}");
         }
     }
@@ -225,7 +226,7 @@ mod tests {
         fn the_first_id_from_a_text_is_exact(
             text in "[0-9a-g]{0,3}|[ -~]{0,26}|[0-9a-f]{23,26}", bytes: [u8; 12],
         ) {
-            let (from, id) = (Id::first_from(&text), Id::from_bytes(bytes));
+            let (from, id) = (Id::first_not_before(&text), Id::from_bytes(bytes));
             let not_before = id.to_string().as_str() >= text.as_str();
             proptest::prop_assert_eq!(not_before, from.is_some_and(|from| id >= from));
         }

@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 
 use super::batch::{BatchPolicy, ChosenKey};
 use super::day_stack::Event;
-use super::name::{EventType, Invalid, ModelName, NameErrorKind, ObjectId, named_enum, nearest};
+use super::name::{
+    EventType, InvalidKind, InvalidValue, ModelName, ObjectId, most_similar, named_enum,
+};
 use super::object::ObjectKey;
 use super::text_checks::{Category, Mandate, Phrase};
 
@@ -27,7 +29,7 @@ named_enum! {
 
 impl Route {
     /// Returns whether the route sends emails outside the digest.
-    pub fn is_emailed_alone(self) -> bool {
+    pub fn is_outside_digest(self) -> bool {
         matches!(self, Self::Immediate | Self::Batch)
     }
 }
@@ -58,7 +60,7 @@ pub struct Policy {
     /// When its batches close, for users whose route is [`Route::Batch`].
     pub batch: BatchPolicy,
     /// The batch key of events whose request has none.
-    pub key: Option<ChosenKey>,
+    pub batch_key: Option<ChosenKey>,
     /// The category on the preferences page.
     pub category: Option<Category>,
     /// Why users cannot turn it off; `None` if they can.
@@ -79,7 +81,7 @@ impl Default for Policy {
             heading: None,
             phrase: None,
             batch: BatchPolicy::IMMEDIATE,
-            key: None,
+            batch_key: None,
             category: None,
             mandatory: None,
             feed: true,
@@ -126,7 +128,7 @@ impl Policies {
     /// # Errors
     ///
     /// The type is not configured and `strict_types` is on.
-    pub fn check(&self, name: &EventType) -> Result<(), Invalid> {
+    pub fn check(&self, name: &EventType) -> Result<(), InvalidValue> {
         if !self.strict || self.is_configured(name) {
             return Ok(());
         }
@@ -135,37 +137,37 @@ impl Policies {
             None => String::new(),
         };
         let why = format!("is not configured, and strict_types refuses others{meant}");
-        Err(Invalid::new("type", name, why).with_kind(NameErrorKind::Type))
+        Err(InvalidValue::new("type", name, why).with_kind(InvalidKind::Type))
     }
 
     /// Returns the object id of an event of this type, as events store it.
     pub fn object_id(&self, name: &EventType, id: ObjectId) -> ObjectId {
-        id.strip_model(self.of(name).model.as_ref())
+        id.strip_model(self.policy(name).model.as_ref())
     }
 
     /// Returns the policy of a type. The default for types that are not configured is the digest,
     /// with known objects only.
-    pub fn of(&self, name: &EventType) -> &Policy {
+    pub fn policy(&self, name: &EventType) -> &Policy {
         self.types.get(name).unwrap_or(&self.default)
     }
 
     /// Returns whether users cannot turn this type off.
     pub fn is_mandatory(&self, name: &EventType) -> bool {
-        self.of(name).mandatory.is_some()
+        self.policy(name).mandatory.is_some()
     }
 
     /// Returns the route of this type for users who chose `chosen`.
-    pub fn emailed_by(&self, name: &EventType, chosen: Route) -> Route {
+    pub fn effective_route(&self, name: &EventType, chosen: Route) -> Route {
         match chosen {
-            Route::Digest if self.of(name).branded => Route::Batch,
+            Route::Digest if self.policy(name).branded => Route::Batch,
             chosen => chosen,
         }
     }
 
     /// Returns the mandatory types that are emailed, in the order of their sections.
-    pub fn always_emailed(&self) -> impl Iterator<Item = &EventType> {
+    pub fn emailed_mandatory_kinds(&self) -> impl Iterator<Item = &EventType> {
         self.kinds()
-            .filter(move |kind| self.is_mandatory(kind) && self.of(kind).route != Route::Never)
+            .filter(move |kind| self.is_mandatory(kind) && self.policy(kind).route != Route::Never)
     }
 
     /// Groups these types by category, in their given order. Types without a category come first,
@@ -176,7 +178,7 @@ impl Policies {
     ) -> Vec<(Option<&'a Category>, Vec<&'a EventType>)> {
         let mut groups: Vec<(Option<&Category>, Vec<&EventType>)> = vec![(None, Vec::new())];
         for kind in kinds {
-            let category = self.of(kind).category.as_ref();
+            let category = self.policy(kind).category.as_ref();
             match groups.iter_mut().find(|(known, _)| *known == category) {
                 Some((_, group)) => group.push(kind),
                 None => groups.push((category, vec![kind])),
@@ -193,13 +195,13 @@ impl Policies {
 
     /// Returns whether other types are configured but not this one, so that its name may be
     /// mistyped.
-    pub fn is_unconfigured(&self, name: &EventType) -> bool {
+    pub fn is_probably_mistyped(&self, name: &EventType) -> bool {
         !self.types.is_empty() && !self.is_configured(name)
     }
 
     /// Returns the configured type with the most similar name, as a suggestion.
     pub fn nearest(&self, name: &EventType) -> Option<&EventType> {
-        let similar = nearest(name.as_str(), self.order.iter().map(EventType::as_str))?;
+        let similar = most_similar(name.as_str(), self.order.iter().map(EventType::as_str))?;
         self.order.iter().find(|kind| kind.as_str() == similar)
     }
 
@@ -209,19 +211,19 @@ impl Policies {
     }
 
     /// Returns the key of an event's object.
-    pub fn object_of(&self, event: &Event) -> ObjectKey {
-        ObjectKey::of(self.of(&event.t).model.as_ref(), &event.o)
+    pub fn object_key(&self, event: &Event) -> ObjectKey {
+        ObjectKey::from_parts(self.policy(&event.kind).model.as_ref(), &event.object)
     }
 
     /// Returns the sort key of a type's section.
-    pub fn rank<'a>(&self, name: &'a EventType) -> (usize, &'a EventType) {
+    pub fn section_order<'a>(&self, name: &'a EventType) -> (usize, &'a EventType) {
         let position = self.order.iter().position(|kind| kind == name);
         (position.unwrap_or(self.order.len()), name)
     }
 
     /// Returns the heading of the type's section; by default the type's name.
     pub fn heading<'a>(&'a self, name: &'a EventType) -> &'a str {
-        self.of(name).heading.as_deref().unwrap_or(name.as_str())
+        self.policy(name).heading.as_deref().unwrap_or(name.as_str())
     }
 }
 

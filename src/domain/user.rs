@@ -14,12 +14,12 @@ use super::address::Address;
 use super::audience::Point;
 use super::batch::BatchPolicy;
 use super::durations;
-use super::feedback::Reason;
-use super::mutes_and_quiet_hours::{Mutes, Quiet};
-use super::name::{BrandName, EventType, Invalid, UserId};
+use super::feedback::SuppressionReason;
+use super::mutes_and_quiet_hours::{Mutes, QuietHours};
+use super::name::{BrandName, EventType, InvalidValue, UserId};
 use super::schedule::{Cadence, Schedule};
 use super::type_policy::{EmailScope, Policies, Route};
-use super::user_id_reuse::Start;
+use super::user_id_reuse::RecordStart;
 
 /// A user's choice for one event type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -29,7 +29,7 @@ pub struct TypePreference {
     /// When the user chose the route. It emails no earlier events.
     #[serde(skip)]
     pub since: DateTime<Utc>,
-    /// How long the user's batches collect events, instead of the type's window: see [`window`].
+    /// How long the user's batches collect events, instead of the type's parse_window: see [`parse_window`].
     /// Other routes than `batch` ignore it.
     #[serde(serialize_with = "write_window")]
     pub window: Option<TimeDelta>,
@@ -60,17 +60,18 @@ impl TypePreference {
     ) -> Route {
         match chosen.filter(|_| !policies.is_mandatory(kind)) {
             Some(chosen) if is_older(chosen.since) => Route::Never,
-            Some(chosen) => policies.emailed_by(kind, chosen.route),
-            None => policies.of(kind).route,
+            Some(chosen) => policies.effective_route(kind, chosen.route),
+            None => policies.policy(kind).route,
         }
     }
 }
 
 /// Parses a user's own batch window, from 1 second to 30 days, as in the configuration. There is no
 /// zero window; users who want no batches choose another route.
-pub fn window(text: &str) -> Result<TimeDelta, Invalid> {
+pub fn parse_window(text: &str) -> Result<TimeDelta, InvalidValue> {
     let range = TimeDelta::seconds(1)..=TimeDelta::days(30);
-    durations::duration_within(text, &range).map_err(|why| Invalid::new("window", text, why))
+    durations::parse_duration_within(text, &range)
+        .map_err(|why| InvalidValue::new("window", text, why))
 }
 
 /// When a user gets digests. The configuration decides each open choice.
@@ -101,13 +102,13 @@ impl Revision {
 /// The maximum number of types for which a user can have a choice.
 pub const MAX_TYPES: usize = 1_000;
 /// The longest name of a user, in bytes.
-pub const MAX_NAME: usize = 1_000;
+pub const MAX_USER_NAME_BYTES: usize = 1_000;
 
 /// Checks a number of choices against [`MAX_TYPES`].
-pub fn check_choices(count: usize) -> Result<(), Invalid> {
+pub fn check_choices(count: usize) -> Result<(), InvalidValue> {
     let why =
         format_args!("is more than the {MAX_TYPES} event types one person can have a choice of");
-    Invalid::check_limit("types", count, MAX_TYPES, why)
+    InvalidValue::check_limit("types", count, MAX_TYPES, why)
 }
 
 /// A user's record.
@@ -128,7 +129,7 @@ pub struct User {
     /// The time zone; `None` for the configured one.
     pub tz: Option<Tz>,
     /// The hours in which no batch closes.
-    pub quiet: Option<Quiet>,
+    pub quiet: Option<QuietHours>,
     /// The language tag, for templates.
     pub locale: Option<String>,
     /// The brand of the user's emails; `None` for the default. It may no longer be configured.
@@ -150,7 +151,7 @@ pub struct User {
     pub unsubscribed: Option<DateTime<Utc>>,
     /// Where this record starts, if an erased user had its id.
     #[serde(skip)]
-    pub start: Option<Start>,
+    pub start: Option<RecordStart>,
     /// Stored fields that this version cannot read. They have their defaults. Set by the store.
     #[serde(skip)]
     pub unreadable: Vec<UnreadableField>,
@@ -172,7 +173,7 @@ fn write_weekday<S: Serializer>(day: &Option<Weekday>, to: S) -> Result<S::Ok, S
 }
 
 fn write_window<S: Serializer>(window: &Option<TimeDelta>, to: S) -> Result<S::Ok, S::Error> {
-    window.map(durations::show_duration).serialize(to)
+    window.map(durations::format_duration).serialize(to)
 }
 
 /// A stored field that this version cannot read, such as the time zone of a newer version.
@@ -186,7 +187,7 @@ pub struct UnreadableField {
 
 impl UnreadableField {
     /// Creates a report about the record as a whole.
-    pub fn record(why: impl ToString) -> Self {
+    pub fn for_whole_record(why: impl ToString) -> Self {
         Self { field: "record".to_owned(), why: why.to_string() }
     }
 }
@@ -194,7 +195,7 @@ impl UnreadableField {
 /// Why a user gets no email.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Unmailable {
+pub enum UnmailableReason {
     /// There is no record of the user.
     Unknown,
     /// The record has no address.
@@ -206,13 +207,13 @@ pub enum Unmailable {
     /// The user unsubscribed from everything.
     Unsubscribed,
     /// The address is on the suppression list.
-    Address(Reason),
+    Address(SuppressionReason),
 }
 
-impl Unmailable {
+impl UnmailableReason {
     /// Returns whether it is the user's own choice. Mandatory types are emailed despite it.
-    pub fn is_own_wish(self) -> bool {
-        matches!(self, Self::Unsubscribed | Self::Address(Reason::Unsubscribe))
+    pub fn is_own_choice(self) -> bool {
+        matches!(self, Self::Unsubscribed | Self::Address(SuppressionReason::Unsubscribe))
     }
 
     /// Returns the reason in words for reports, such as `unconfirmed`.
@@ -223,7 +224,7 @@ impl Unmailable {
             Self::Unconfirmed => "unconfirmed",
             Self::Suppressed => "suppressed",
             Self::Unsubscribed => "unsubscribed",
-            Self::Address(reason) => reason.suppressed(),
+            Self::Address(reason) => reason.description(),
         }
     }
 }
@@ -253,23 +254,23 @@ impl User {
     }
 
     /// Returns the address, if the user may be emailed.
-    pub fn mailable(&self) -> Result<&Address, Unmailable> {
+    pub fn mailable_address(&self) -> Result<&Address, UnmailableReason> {
         if self.suppressed.is_some() {
-            return Err(Unmailable::Suppressed);
+            return Err(UnmailableReason::Suppressed);
         }
         if self.unsubscribed.is_some() {
-            return Err(Unmailable::Unsubscribed);
+            return Err(UnmailableReason::Unsubscribed);
         }
-        self.reachable()
+        self.reachable_address()
     }
 
     /// Returns the address, even if the user unsubscribed: mandatory types are emailed to it.
-    pub fn reachable(&self) -> Result<&Address, Unmailable> {
+    pub fn reachable_address(&self) -> Result<&Address, UnmailableReason> {
         if self.suppressed.is_some() {
-            return Err(Unmailable::Suppressed);
+            return Err(UnmailableReason::Suppressed);
         }
-        let address = self.email.as_ref().ok_or(Unmailable::NoAddress)?;
-        if self.confirmed { Ok(address) } else { Err(Unmailable::Unconfirmed) }
+        let address = self.email.as_ref().ok_or(UnmailableReason::NoAddress)?;
+        if self.confirmed { Ok(address) } else { Err(UnmailableReason::Unconfirmed) }
     }
 
     /// Returns the schedule of the user's digests. `default` replaces open choices.
@@ -284,7 +285,7 @@ impl User {
 
     /// Returns the schedule of the user's digests and their scope. A user who wants no digests gets
     /// the mandatory types; if their cadence is `never`, at the configured cadence.
-    pub fn digests(&self, default: &Schedule) -> (Schedule, EmailScope) {
+    pub fn digest_schedule(&self, default: &Schedule) -> (Schedule, EmailScope) {
         let mut schedule = self.schedule(default);
         if self.gets_digests(default) {
             return (schedule, EmailScope::All);
@@ -304,7 +305,7 @@ impl User {
     /// Returns the batch policy of this type, with the user's own window if they chose one.
     pub fn batch_policy(&self, kind: &EventType, policies: &Policies) -> BatchPolicy {
         let chosen = self.types.get(kind).filter(|_| !policies.is_mandatory(kind));
-        policies.of(kind).batch.with_window(chosen.and_then(|chosen| chosen.window))
+        policies.policy(kind).batch.with_window(chosen.and_then(|chosen| chosen.window))
     }
 
     /// Returns the end of the quiet hours that defer a batch with events of these types at `at`.
@@ -316,7 +317,7 @@ impl User {
         default: Tz,
         policies: &Policies,
     ) -> Option<DateTime<Utc>> {
-        let ends = self.quiet?.ends(at, self.tz.unwrap_or(default))?;
+        let ends = self.quiet?.end_at(at, self.tz.unwrap_or(default))?;
         let has_mandatory = kinds.into_iter().any(|kind| policies.is_mandatory(kind));
         (!has_mandatory).then_some(ends)
     }
@@ -356,7 +357,7 @@ impl User {
     /// A changed route starts now; an unchanged one keeps its start. Digests that were off start
     /// now. If the user resubscribes, so do all routes outside the digest. A changed window changes
     /// no start: it affects when a batch is emailed, but not whether.
-    pub fn replacing(
+    pub fn as_replacement_of(
         mut self,
         before: Option<&Self>,
         default: &Schedule,
@@ -381,7 +382,7 @@ impl User {
     fn date_choices(&mut self, before: &Self, policies: &Policies, now: DateTime<Utc>) {
         for (kind, chosen) in &mut self.types {
             // Routes that have the same effect count as equal.
-            let route = policies.emailed_by(kind, chosen.route);
+            let route = policies.effective_route(kind, chosen.route);
             let is_unchanged = before.chosen_route(kind, policies) == route;
             chosen.since = match before.types.get(kind) {
                 Some(earlier) if is_unchanged => earlier.since,
@@ -392,7 +393,7 @@ impl User {
         }
         // Without a choice, the default route applies. If that is a change, its time must be kept.
         for (kind, earlier) in &before.types {
-            let route = policies.of(kind).route;
+            let route = policies.policy(kind).route;
             let since = if earlier.route == route { earlier.since } else { now };
             self.types.entry(kind.clone()).or_insert(TypePreference::new(route, since));
         }
@@ -405,14 +406,14 @@ impl User {
         policies: &Policies,
         since: DateTime<Utc>,
     ) -> impl Iterator<Item = &mut TypePreference> {
-        let defaults = policies.kinds().map(|kind| (kind, policies.of(kind).route));
-        for (kind, route) in defaults.filter(|(_, route)| route.is_emailed_alone()) {
+        let defaults = policies.kinds().map(|kind| (kind, policies.policy(kind).route));
+        for (kind, route) in defaults.filter(|(_, route)| route.is_outside_digest()) {
             let default = TypePreference::new(route, since);
             self.types.entry(kind.clone()).or_insert(default);
         }
         self.types.iter_mut().filter_map(|(kind, chosen)| {
-            let route = policies.emailed_by(kind, chosen.route);
-            route.is_emailed_alone().then_some(chosen)
+            let route = policies.effective_route(kind, chosen.route);
+            route.is_outside_digest().then_some(chosen)
         })
     }
 }

@@ -15,7 +15,7 @@ fn id(seconds: i64, process: u8, n: u8) -> Id {
 }
 
 fn event(i: Option<Id>) -> Event {
-    Event { t: EventType::stored("Published"), o: ObjectId::stored("1"), i }
+    Event { kind: EventType::stored("Published"), object: ObjectId::stored("1"), fanout_id: i }
 }
 
 fn user_stacks(days_ago: i64, events: Vec<Option<Id>>) -> UserStacks {
@@ -23,12 +23,12 @@ fn user_stacks(days_ago: i64, events: Vec<Option<Id>>) -> UserStacks {
     let entries = events.into_iter().map(|i| Entry::Event(event(i)));
     UserStacks {
         user: UserId::stored("ada"),
-        stacks: vec![Stack::new(StackId::of(day), entries.collect())],
+        stacks: vec![Stack::new(StackId::for_day(day), entries.collect())],
     }
 }
 
-fn shown(mut user_stacks: UserStacks, start: Start) -> Vec<u32> {
-    user_stacks.begin_at(Some(start));
+fn shown(mut user_stacks: UserStacks, start: RecordStart) -> Vec<u32> {
+    user_stacks.hide_before_start(Some(start));
     let events = user_stacks.stacks.iter().flat_map(Stack::events);
     events.map(|(place, _)| place.index).collect()
 }
@@ -36,7 +36,7 @@ fn shown(mut user_stacks: UserStacks, start: Start) -> Vec<u32> {
 #[test]
 fn a_start_hides_earlier_entries_and_shows_later_ones_of_the_same_second() {
     let before = user_stacks(0, vec![Some(id(0, 1, 1)), Some(id(0, 2, 9)), None]);
-    let start = Start::new(time(-5), id(0, 1, 5), Some(&before));
+    let start = RecordStart::new(time(-5), id(0, 1, 5), Some(&before));
     let after = [Some(id(0, 1, 6)), Some(id(0, 2, 1)), Some(id(1, 3, 0)), None];
     let late = [Some(id(-1, 3, 0)), Some(id(0, 1, 4))];
     let mut events = vec![Some(id(0, 1, 1)), Some(id(0, 2, 9)), None];
@@ -49,21 +49,26 @@ fn a_start_hides_earlier_entries_and_shows_later_ones_of_the_same_second() {
 
 #[test]
 fn links_and_tokens_from_before_a_start_are_invalid() {
-    let later = Start::new(time(-60), id(0, 1, 1), None);
-    let at_once = Start::new(time(0), id(0, 1, 1), None);
+    let later = RecordStart::new(time(-60), id(0, 1, 1), None);
+    let at_once = RecordStart::new(time(0), id(0, 1, 1), None);
 
-    assert!(later.rejects(time(-61)) && later.rejects(time(-1)) && !later.rejects(time(0)));
-    assert!(at_once.rejects(time(0)) && !at_once.rejects(time(1)));
+    assert!(
+        later.invalidates(time(-61)) && later.invalidates(time(-1)) && !later.invalidates(time(0))
+    );
+    assert!(at_once.invalidates(time(0)) && !at_once.invalidates(time(1)));
     for start in [later, at_once] {
-        assert!(!start.rejects(start.valid_from(time(0))));
-        assert_eq!(start.valid_from(time(9)), time(9));
+        assert!(!start.invalidates(start.earliest_valid_issue_time(time(0))));
+        assert_eq!(start.earliest_valid_issue_time(time(9)), time(9));
     }
 }
 
 #[test]
 fn a_start_and_an_erasure_note_round_trip() {
-    let start =
-        Start { entries: 3, entries_by_object_id: 2, ..Start::new(time(-60), id(0, 1, 1), None) };
+    let start = RecordStart {
+        entries: 3,
+        entries_by_object_id: 2,
+        ..RecordStart::new(time(-60), id(0, 1, 1), None)
+    };
     for done in [false, true] {
         let erasure = Erasure { start, done };
         assert_eq!(erasure.to_string().parse(), Ok(erasure));
@@ -71,6 +76,6 @@ fn a_start_and_an_erasure_note_round_trip() {
     for text in ["", "1 2", "done", "over 1 2 3 4", "done 1398168000 x 1 2"] {
         assert!(text.parse::<Erasure>().is_err(), "{text}");
     }
-    let name = note_name(&UserId::stored("ada"));
+    let name = erasure_note_name(&UserId::stored("ada"));
     assert!(name.starts_with("erased:") && !name.contains("ada"), "{name}");
 }

@@ -51,17 +51,23 @@ fn after(changes: Vec<User>) -> User {
         .into_iter()
         .fold(None, |before: Option<User>, next| {
             let now = at(hours.next().unwrap());
-            Some(next.replacing(before.as_ref(), &schedule(), &policies(), now))
+            Some(next.as_replacement_of(before.as_ref(), &schedule(), &policies(), now))
         })
         .unwrap()
 }
 
 #[test]
 fn only_a_confirmed_unsuppressed_address_is_emailed() {
-    assert!(ada().mailable().is_ok());
-    assert_eq!(User { confirmed: false, ..ada() }.mailable(), Err(Unmailable::Unconfirmed));
-    assert_eq!(User { email: None, ..ada() }.mailable(), Err(Unmailable::NoAddress));
-    assert_eq!(User { suppressed: Some(at(0)), ..ada() }.mailable(), Err(Unmailable::Suppressed));
+    assert!(ada().mailable_address().is_ok());
+    assert_eq!(
+        User { confirmed: false, ..ada() }.mailable_address(),
+        Err(UnmailableReason::Unconfirmed)
+    );
+    assert_eq!(User { email: None, ..ada() }.mailable_address(), Err(UnmailableReason::NoAddress));
+    assert_eq!(
+        User { suppressed: Some(at(0)), ..ada() }.mailable_address(),
+        Err(UnmailableReason::Suppressed)
+    );
 }
 
 #[test]
@@ -73,7 +79,7 @@ fn turning_a_type_off_and_on_sends_no_older_events() {
 
 fn with_window(route: Route, text: &str) -> User {
     let mut user = with_route(route);
-    user.types.get_mut(&kind()).unwrap().window = Some(window(text).unwrap());
+    user.types.get_mut(&kind()).unwrap().window = Some(parse_window(text).unwrap());
     user
 }
 
@@ -224,14 +230,14 @@ mod mandatory {
             );
             prop_assert_eq!(
                 user.batch_policy(&notice, &policies),
-                policies.of(&notice).batch
+                policies.policy(&notice).batch
             );
         }
 
         #[test]
         fn digests_contain_all_chosen_types_or_only_mandatory_ones(user in choosers()) {
             let default = schedule();
-            let (by, scope) = user.digests(&default);
+            let (by, scope) = user.digest_schedule(&default);
             let policies = mandatory(Route::Digest);
             let wants = user.unsubscribed.is_none()
                 && user.schedule(&default).cadence != Cadence::Never;
@@ -245,10 +251,10 @@ mod mandatory {
     #[test]
     fn without_a_default_digest_mandatory_events_get_none() {
         let none = Schedule { cadence: Cadence::Never, ..schedule() };
-        let (by, scope) = ada().digests(&none);
+        let (by, scope) = ada().digest_schedule(&none);
 
         assert_eq!((by.cadence, scope), (Cadence::Never, EmailScope::MandatoryOnly));
-        let (by, scope) = with_cadence(Cadence::Daily).digests(&none);
+        let (by, scope) = with_cadence(Cadence::Daily).digest_schedule(&none);
         assert_eq!((by.cadence, scope), (Cadence::Daily, EmailScope::All));
     }
 
@@ -256,16 +262,17 @@ mod mandatory {
     fn only_a_users_own_wish_is_overridden() {
         let mut user = ada();
         user.unsubscribe(&mandatory(Route::Digest), at(0));
-        assert_eq!(user.mailable(), Err(Unmailable::Unsubscribed));
-        assert!(user.reachable().is_ok());
+        assert_eq!(user.mailable_address(), Err(UnmailableReason::Unsubscribed));
+        assert!(user.reachable_address().is_ok());
         user.confirmed = false;
-        assert_eq!(user.reachable(), Err(Unmailable::Unconfirmed));
+        assert_eq!(user.reachable_address(), Err(UnmailableReason::Unconfirmed));
 
-        let wishes = Reason::ALL.map(|reason| Unmailable::Address(reason).is_own_wish());
+        let wishes =
+            SuppressionReason::ALL.map(|reason| UnmailableReason::Address(reason).is_own_choice());
         assert_eq!(wishes.iter().filter(|is| **is).count(), 1);
-        assert!(Unmailable::Address(Reason::Unsubscribe).is_own_wish());
-        assert!(Unmailable::Unsubscribed.is_own_wish());
-        assert!(!Unmailable::Suppressed.is_own_wish());
+        assert!(UnmailableReason::Address(SuppressionReason::Unsubscribe).is_own_choice());
+        assert!(UnmailableReason::Unsubscribed.is_own_choice());
+        assert!(!UnmailableReason::Suppressed.is_own_choice());
     }
 }
 
@@ -279,7 +286,7 @@ fn a_branded_type_is_in_no_digest_despite_an_earlier_choice() {
     assert_eq!(user.chosen_route(&kind(), &policies), Route::Batch);
     assert!(!user.gets_in_digest(&kind(), || at(1), &policies));
     // A link that stops all emails outside the digest stops this type too.
-    user.stop(&crate::domain::Stop::Alone, &policies, at(2));
+    user.apply_stop(&crate::domain::StopAction::OutsideDigest, &policies, at(2));
     assert_eq!(user.route(&kind(), at(3), &policies), Route::Never);
 }
 
@@ -295,7 +302,7 @@ fn the_api_shows_only_the_public_fields_of_a_user() {
         name: Some("Ada".into()),
         confirmed: true,
         tz: Some(Tz::UTC),
-        quiet: Quiet::new("22:00".parse().unwrap(), "07:00".parse().unwrap()).ok(),
+        quiet: QuietHours::new("22:00".parse().unwrap(), "07:00".parse().unwrap()).ok(),
         locale: Some("de".into()),
         brand: Some(BrandName::stored("art")),
         loc: Point::new(2.5, 48.5).ok(),
@@ -309,8 +316,8 @@ fn the_api_shows_only_the_public_fields_of_a_user() {
         mutes: Mutes::stored([(Subject::stored("Thread:9"), mute)]),
         suppressed: Some(at(1)),
         unsubscribed: Some(at(1)),
-        start: Some(Start::new(at(1), Id::at(at(1), [0; 8]), None)),
-        unreadable: vec![UnreadableField::record("odd")],
+        start: Some(RecordStart::new(at(1), Id::at(at(1), [0; 8]), None)),
+        unreadable: vec![UnreadableField::for_whole_record("odd")],
         revision: Revision(7),
     };
 

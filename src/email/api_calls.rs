@@ -18,9 +18,9 @@ use sha2::{Digest as _, Sha256};
 use url::Position;
 
 use super::http::{ApiClient, ProviderResponse, RequestBody, Sign};
-use super::mime::{headers, message_id, one_line, recipient, tag};
+use super::mime::{delivery_tag, headers, message_id, one_line, recipient};
 use super::placeholders::in_text;
-use super::{Message, Outcome, Permit, SenderAddress};
+use super::{Message, Outcome, SendPermit, SenderAddress};
 use crate::domain::{Address, Secret};
 
 /// A valid message, with the fields that every API needs.
@@ -39,13 +39,13 @@ impl<'a> PreparedEmail<'a> {
     /// Prepares a message. Returns the reason if it cannot be an email.
     fn new(message: &'a Message) -> Result<Self, String> {
         let content = &message.content;
-        if content.says_nothing() {
+        if content.is_empty() {
             return Err("the email is empty".into());
         }
         let headers = headers(message)?;
         Ok(Self {
             message,
-            tag: tag(&message.delivery),
+            tag: delivery_tag(&message.delivery),
             to: recipient(message)?.to_string(),
             subject: in_text(&one_line(&content.subject)).into_owned(),
             headers: headers.into_iter().map(|(name, value)| (name.to_string(), value)).collect(),
@@ -77,7 +77,7 @@ pub(super) fn set_text(object: &mut Value, field: &str, text: impl Into<String>)
 /// this number of emails.
 pub(super) async fn post<'a>(
     messages: &'a [Message],
-    permit: &Permit,
+    permit: &SendPermit,
     (api, path): (&ApiClient, &str),
     body: impl FnOnce(&[PreparedEmail<'a>]) -> RequestBody,
     judge: impl FnOnce(&ProviderResponse, usize) -> Vec<Outcome>,
@@ -145,9 +145,9 @@ pub(super) fn group_by_content(messages: &[Message], max: usize) -> Vec<Vec<usiz
     // The last call with this content and these headers, and its addresses.
     let mut open_calls: HashMap<_, (usize, HashSet<Address>)> = HashMap::new();
     for (index, message) in messages.iter().enumerate() {
-        let links = message.personal.as_ref();
+        let links = message.links.as_ref();
         let has_one_click = links.map(|links| links.one_click().is_some());
-        let shared = (&message.content, &message.further, has_one_click);
+        let shared = (&message.content, &message.extra_headers, has_one_click);
         let address = message.to.folded();
         match open_calls.get_mut(&shared) {
             Some((call, addresses))

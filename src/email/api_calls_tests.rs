@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use super::super::BodyText;
 use super::super::SharedContent;
-use super::super::Text;
 use super::*;
 use crate::domain::Address;
 use crate::email::http::tests::{email, kind};
@@ -43,9 +43,9 @@ fn a_call_contains_an_address_once_in_any_spelling() {
 #[test]
 fn messages_with_different_headers_do_not_share_a_call() {
     let mut emails = emails(&[("a", "x"), ("b", "x"), ("c", "x"), ("d", "x")]);
-    emails[1].further.clear();
-    emails[2].personal = None;
-    if let Some(links) = &mut emails[3].personal {
+    emails[1].extra_headers.clear();
+    emails[2].links = None;
+    if let Some(links) = &mut emails[3].links {
         links.unsubscribe = Some("http://127.0.0.1/u/d".into());
     }
 
@@ -55,11 +55,11 @@ fn messages_with_different_headers_do_not_share_a_call() {
 #[test]
 fn an_invalid_message_is_rejected_alone() {
     let mut emails = emails(&[("a", "x"), ("b", "x"), ("c", "x")]);
-    emails[1].further.push(("X-A".into(), "a\nb".into()));
+    emails[1].extra_headers.push(("X-A".into(), "a\nb".into()));
     emails[2].content = Arc::new(SharedContent {
         subject: "x".into(),
-        html: Text::default(),
-        text: Text::default(),
+        html: BodyText::default(),
+        text: BodyText::default(),
     });
     let (valid, invalid) = prepare(&emails);
     assert_eq!(valid.len(), 1);

@@ -3,7 +3,7 @@
 //! No report is trusted before its sender is verified (P8), over the original bytes and in constant
 //! time. The key and the time are arguments, and nothing is stored. `engine::feedback` acts on the
 //! reports. Each provider's scheme is in its file of [`super::providers`]. Only Amazon's needs a
-//! certificate, which [`Pinned`] fetches.
+//! certificate, which [`PinnedClient`] fetches.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,39 +20,39 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use tokio::sync::Semaphore;
 
-use super::http::{build, error_line, read_body};
+use super::http::{build_client, error_line, read_body};
 use crate::domain::{Address, EnhancedStatus, FailureKind, ReportKind, Tag};
 
 /// The verification key of each provider that has a hook. `Debug` shows none of them.
 #[derive(Clone, Default)]
-pub struct Keys(BTreeMap<&'static str, Vec<u8>>);
+pub struct HookKeys(BTreeMap<&'static str, Vec<u8>>);
 
-impl Keys {
+impl HookKeys {
     /// Returns the key of the provider with this name.
-    pub fn of(&self, provider: &str) -> Option<&[u8]> {
+    pub fn get(&self, provider: &str) -> Option<&[u8]> {
         self.0.get(provider).map(Vec::as_slice)
     }
 
     /// Adds the keys of a brand. They replace the default's of the same providers.
-    pub fn add(&mut self, others: &Self) {
+    pub fn override_with(&mut self, others: &Self) {
         self.0.extend(others.0.clone());
     }
 }
 
-impl FromIterator<(&'static str, Vec<u8>)> for Keys {
+impl FromIterator<(&'static str, Vec<u8>)> for HookKeys {
     fn from_iter<T: IntoIterator<Item = (&'static str, Vec<u8>)>>(keys: T) -> Self {
         Self(keys.into_iter().collect())
     }
 }
 
-impl fmt::Debug for Keys {
+impl fmt::Debug for HookKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Keys(hidden)")
     }
 }
 
 /// A request to a hook, the key that verifies it, and the time of its arrival.
-pub struct Posted<'a> {
+pub struct HookRequest<'a> {
     /// The key.
     pub key: &'a [u8],
     /// The current time.
@@ -61,11 +61,11 @@ pub struct Posted<'a> {
     pub header: &'a dyn Fn(&str) -> Option<&'a str>,
     /// The original bytes.
     pub body: &'a [u8],
-    /// The provider's certificate, for schemes that need one ([`Locate`]).
+    /// The provider's certificate, for schemes that need one ([`LocateCertificate`]).
     pub certificate: Option<Arc<[u8]>>,
 }
 
-impl<'a> Posted<'a> {
+impl<'a> HookRequest<'a> {
     pub(super) fn required_header(&self, name: &str) -> Result<&'a str, HookRejection> {
         (self.header)(name)
             .ok_or_else(|| HookRejection::unverified(format!("the header {name} is missing")))
@@ -116,11 +116,11 @@ impl<'a> Posted<'a> {
 }
 
 /// Verifies a request and reads its reports.
-pub type Read = fn(&Posted<'_>) -> Result<VerifiedReports, HookRejection>;
+pub type ReadReports = fn(&HookRequest<'_>) -> Result<VerifiedReports, HookRejection>;
 
 /// Returns the URL of the certificate that verifies a request. The host follows from the key, so a
 /// request cannot choose it.
-pub type Locate = fn(&Posted<'_>) -> Result<PinnedUrl, HookRejection>;
+pub type LocateCertificate = fn(&HookRequest<'_>) -> Result<PinnedUrl, HookRejection>;
 
 /// A URL that is fetched over HTTPS, on a host that only the provider controls.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -147,7 +147,7 @@ const MAX_CACHED_CERTIFICATES: u64 = 16;
 /// Anyone can post to a hook, so requests go only to hosts that follow from our configuration
 /// ([`PinnedUrl`]). They use HTTPS, follow no redirects, and have limits on time, size and number.
 /// A certificate is cached only after it has verified a request, so a bad answer is never cached.
-pub struct Pinned {
+pub struct PinnedClient {
     client: OnceLock<Result<Client, String>>,
     /// The base URL that replaces `https://HOST` in tests.
     test_server: Option<String>,
@@ -155,7 +155,7 @@ pub struct Pinned {
     request_slots: Semaphore,
 }
 
-impl Default for Pinned {
+impl Default for PinnedClient {
     fn default() -> Self {
         Self {
             client: OnceLock::new(),
@@ -166,7 +166,7 @@ impl Default for Pinned {
     }
 }
 
-impl Pinned {
+impl PinnedClient {
     /// Creates a client for tests, in which a server on this machine, such as
     /// `http://127.0.0.1:4010`, replaces all hosts. Returns `None` for any other address.
     pub fn on_this_machine(base: &str) -> Option<Self> {
@@ -185,13 +185,13 @@ impl Pinned {
     }
 
     /// Caches a certificate. Call this only after it has verified a request.
-    pub fn keep(&self, url: PinnedUrl, certificate: Arc<[u8]>) {
+    pub fn cache_certificate(&self, url: PinnedUrl, certificate: Arc<[u8]>) {
         self.certificates.insert(url, certificate);
     }
 
     /// Requests the URL for its effect. Every failure is [`HookRejection::Unreached`], because a
     /// later attempt may succeed.
-    pub async fn visit(&self, url: &PinnedUrl) -> Result<(), HookRejection> {
+    pub async fn request(&self, url: &PinnedUrl) -> Result<(), HookRejection> {
         match self.get(url).await {
             Err(HookRejection::Unverified(_)) => {
                 let why = format!("{}: the page does not exist", url.host);
@@ -230,7 +230,7 @@ impl Pinned {
 
     fn client(&self) -> Result<Client, String> {
         let has_https = self.test_server.is_none();
-        build(Client::builder().https_only(has_https).timeout(REQUEST_TIMEOUT))
+        build_client(Client::builder().https_only(has_https).timeout(REQUEST_TIMEOUT))
     }
 }
 
@@ -240,20 +240,20 @@ pub struct VerifiedReports {
     /// The reports, in the order of the body.
     pub reports: Vec<EmailReport>,
     /// The number of reports of other kinds, such as opened emails.
-    pub ignored: u64,
+    pub ignored_count: u64,
     /// The number of reports that do not have the documented form. They do not affect the others.
-    pub unreadable: u64,
+    pub unreadable_count: u64,
     /// A token to bind to this body, if the signature does not cover the body.
-    pub once: Option<Once>,
+    pub single_use_token: Option<SingleUseToken>,
     /// A URL to fetch before the provider sends reports. The request confirms that they are wanted.
-    pub confirm: Option<PinnedUrl>,
+    pub confirmation_url: Option<PinnedUrl>,
 }
 
 impl VerifiedReports {
     /// Returns the content of a body with one report. `None` counts as ignored.
     pub(super) fn from_report(report: Option<EmailReport>) -> Self {
         Self {
-            ignored: u64::from(report.is_none()),
+            ignored_count: u64::from(report.is_none()),
             reports: report.into_iter().collect(),
             ..Self::default()
         }
@@ -262,13 +262,13 @@ impl VerifiedReports {
 
 /// A token whose signature is valid for any body, and the body that it came with.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Once {
+pub struct SingleUseToken {
     /// The provider's token, which the signature covers.
     pub token: String,
     /// A digest of the body that the token came with.
-    pub with: String,
+    pub body_digest: String,
     /// The time at which the token's timestamp is too old. The token can be forgotten then.
-    pub until: DateTime<Utc>,
+    pub expires_at: DateTime<Utc>,
 }
 
 /// A report about one email. `Debug` masks the address.
@@ -277,7 +277,7 @@ pub struct EmailReport {
     /// An id that is the same if the provider repeats the report.
     pub id: String,
     /// The kind of report, such as delivered or bounced.
-    pub news: ReportKind,
+    pub kind: ReportKind,
     /// The tag that we gave the email, if the report repeats it.
     pub tag: Option<Tag>,
     /// The ids by which the provider may know the email.
@@ -302,7 +302,7 @@ impl EmailReport {
     ) -> Self {
         Self {
             id: id.to_owned(),
-            news,
+            kind: news,
             tag: tag.and_then(|tag| tag.parse().ok()),
             provider_ids: Vec::new(),
             recipient: recipient.and_then(|text| Address::stored(text).ok()),
@@ -373,7 +373,7 @@ pub(super) fn classify_failure<'a>(
 ) -> ReportKind {
     let replies: Vec<&str> = replies.into_iter().flatten().collect();
     let text = replies.join(" ");
-    match replies.iter().find_map(|reply| EnhancedStatus::in_reply(reply)?.judge(&text)) {
+    match replies.iter().find_map(|reply| EnhancedStatus::in_reply(reply)?.failure_kind(&text)) {
         Some(FailureKind::BadAddress) => ReportKind::Bounced,
         Some(FailureKind::Soft) => ReportKind::Delayed,
         Some(FailureKind::Refused) => ReportKind::Refused,
@@ -421,7 +421,7 @@ mod tests {
 
     #[test]
     fn keys_are_not_printed() {
-        let keys: Keys = [("postmark", b"hook:a password".to_vec())].into_iter().collect();
+        let keys: HookKeys = [("postmark", b"hook:a password".to_vec())].into_iter().collect();
 
         assert_eq!(format!("{keys:?}"), "Keys(hidden)");
     }
@@ -444,7 +444,7 @@ mod tests {
     fn a_timestamp_is_fresh_within_its_age_and_slightly_ahead() {
         let hour = TimeDelta::hours(1);
         let posted =
-            Posted { key: &[], now: now(), header: &|_| None, body: &[], certificate: None };
+            HookRequest { key: &[], now: now(), header: &|_| None, body: &[], certificate: None };
         let at =
             |shift: i64| posted.parse_signed_time(&(now().timestamp() + shift).to_string(), hour);
 

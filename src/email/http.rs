@@ -18,7 +18,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::lease_permit::GuardedBody;
 use super::mime::mailbox;
-use super::{Checked, Outcome, Permit, SenderAddress};
+use super::{CheckResult, Outcome, SendPermit, SenderAddress};
 use crate::domain::Secret;
 use crate::domain::messages::error_chain;
 
@@ -26,7 +26,7 @@ use crate::domain::messages::error_chain;
 #[derive(Debug, Clone)]
 pub struct Account {
     /// The base URL of the API, such as `https://api.resend.com`, by provider and region.
-    pub url: String,
+    pub base_url: String,
     /// The API key.
     pub key: Secret,
     /// The values of the provider's own options, by path, and of `mail.region`.
@@ -36,7 +36,7 @@ pub struct Account {
     /// The time limit of a call.
     pub timeout: Duration,
     /// The maximum number of messages in a call, if it is lower than the provider's own limit.
-    pub per_call: Option<usize>,
+    pub max_per_call: Option<usize>,
     /// The sender of all emails.
     pub sender: SenderAddress,
 }
@@ -49,7 +49,7 @@ impl Account {
 
     /// Returns the maximum number of messages in a call.
     pub(super) fn per_call(&self, provider_limit: usize) -> usize {
-        self.per_call.unwrap_or(provider_limit).clamp(1, provider_limit)
+        self.max_per_call.unwrap_or(provider_limit).clamp(1, provider_limit)
     }
 }
 
@@ -102,9 +102,9 @@ pub(super) enum NoAnswer {
 
 impl NoAnswer {
     fn from_error(error: reqwest::Error, timeout: Duration) -> Self {
-        let not_sent: fn(String) -> Self = if is_refused(&error) {
+        let not_sent: fn(String) -> Self = if is_connection_refused(&error) {
             Self::ConnectionRefused
-        } else if is_untrusted(&error) {
+        } else if is_tls_failure(&error) {
             Self::CertificateRejected
         } else if error.is_connect() || error.is_builder() {
             Self::NotSent
@@ -156,9 +156,9 @@ impl ApiClient {
             .connect_timeout(CONNECT_TIMEOUT.min(account.timeout))
             .timeout(account.timeout)
             .pool_idle_timeout(IDLE_TIMEOUT);
-        let client = build(builder)?;
-        account.url.truncate(account.url.trim_end_matches('/').len());
-        let base = &account.url;
+        let client = build_client(builder)?;
+        account.base_url.truncate(account.base_url.trim_end_matches('/').len());
+        let base = &account.base_url;
         Url::parse(base).map_err(|error| format!("mail.url {base:?} is no address: {error}"))?;
         let hash = Sha256::digest(format!("{base} {}", account.key.expose()));
         let sender = &account.sender;
@@ -184,9 +184,9 @@ impl ApiClient {
         &self,
         path: &str,
         body: RequestBody,
-        permit: &Permit,
+        permit: &SendPermit,
     ) -> Result<ProviderResponse, NoAnswer> {
-        if let Some(reason) = permit.withheld() {
+        if let Some(reason) = permit.withheld_reason() {
             return Err(NoAnswer::Withheld(reason));
         }
         self.call(Method::POST, path, Some((body, permit))).await
@@ -196,9 +196,9 @@ impl ApiClient {
         &self,
         method: Method,
         path: &str,
-        body: Option<(RequestBody, &Permit)>,
+        body: Option<(RequestBody, &SendPermit)>,
     ) -> Result<ProviderResponse, NoAnswer> {
-        let url = format!("{}{path}", self.account.url);
+        let url = format!("{}{path}", self.account.base_url);
         let mut builder = self.client.request(method, url);
         for (name, value) in body.iter().flat_map(|(body, _)| &body.headers) {
             builder = builder.header(*name, value);
@@ -221,7 +221,7 @@ impl ApiClient {
             }),
             Err(error) => Err(match guard {
                 Some((is_aborted, permit)) if is_aborted.load(Ordering::SeqCst) => {
-                    permit.over().map_or_else(|| no_answer(error), NoAnswer::Withheld)
+                    permit.lost_reason().map_or_else(|| no_answer(error), NoAnswer::Withheld)
                 }
                 _ => no_answer(error),
             }),
@@ -230,7 +230,7 @@ impl ApiClient {
 }
 
 /// Builds a client that follows no redirects.
-pub(crate) fn build(client: ClientBuilder) -> Result<Client, String> {
+pub(crate) fn build_client(client: ClientBuilder) -> Result<Client, String> {
     // Fails if a crypto provider is installed already, which works as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
     client
@@ -377,53 +377,53 @@ pub(super) fn failed_key_check(
     answer: Result<ProviderResponse, NoAnswer>,
     describe: fn(&ProviderResponse) -> String,
     remedy: &str,
-) -> Checked {
+) -> CheckResult {
     match answer {
         Ok(answer) if matches!(answer.status, 401 | 403) => {
             rejected_key_check(name, &describe(&answer), remedy)
         }
-        Ok(answer) => Checked::wrong(
+        Ok(answer) => CheckResult::wrong(
             format!("{name} answered {}", describe(&answer)),
             "see whether mail.url is right, and whether the provider has an outage",
         ),
-        Err(NoAnswer::ConnectionRefused(reason)) => Checked::wrong(
+        Err(NoAnswer::ConnectionRefused(reason)) => CheckResult::wrong(
             format!("nothing listens where {name}'s API should be ({reason})"),
             "set mail.url right, or leave it empty",
         ),
-        Err(NoAnswer::CertificateRejected(reason)) => Checked::wrong(
+        Err(NoAnswer::CertificateRejected(reason)) => CheckResult::wrong(
             format!("the connection to {name}'s API cannot be trusted ({reason})"),
             "see mail.url and this machine's clock; a certificate authority of your own is named by SSL_CERT_FILE",
         ),
-        Err(failed) => Checked::Unreached(format!("{name}: {}", String::from(failed))),
+        Err(failed) => CheckResult::Unreached(format!("{name}: {}", String::from(failed))),
     }
 }
 
 /// Returns the result of a check in which the provider rejected the key with this message.
-pub(super) fn rejected_key_check(name: &str, message: &str, remedy: &str) -> Checked {
-    Checked::wrong(format!("{name} rejected the key ({message})"), remedy)
+pub(super) fn rejected_key_check(name: &str, message: &str, remedy: &str) -> CheckResult {
+    CheckResult::wrong(format!("{name} rejected the key ({message})"), remedy)
 }
 
 /// Returns whether the machine refused the connection, because no service listens there. Other
 /// errors may come from the network.
-pub(crate) fn is_refused(error: &(dyn Error + 'static)) -> bool {
+pub(crate) fn is_connection_refused(error: &(dyn Error + 'static)) -> bool {
     has_io_cause(error, std::io::ErrorKind::ConnectionRefused)
 }
 
 /// Returns whether the error or one of its causes is an I/O error of this kind.
 pub(super) fn has_io_cause(error: &(dyn Error + 'static), kind: std::io::ErrorKind) -> bool {
     let is_kind = |io: &std::io::Error| io.kind() == kind;
-    causes(error).any(|cause| cause.downcast_ref().is_some_and(is_kind))
+    error_causes(error).any(|cause| cause.downcast_ref().is_some_and(is_kind))
 }
 
 /// Returns whether TLS failed, for example because of an untrusted certificate. This does not pass
 /// by itself.
-pub(crate) fn is_untrusted(error: &(dyn Error + 'static)) -> bool {
-    causes(error).any(|cause| cause.is::<rustls::Error>())
+pub(crate) fn is_tls_failure(error: &(dyn Error + 'static)) -> bool {
+    error_causes(error).any(|cause| cause.is::<rustls::Error>())
 }
 
 /// Returns the error and its causes. Includes the errors that I/O errors wrap, which `source`
 /// skips.
-pub(crate) fn causes<'a>(
+pub(crate) fn error_causes<'a>(
     error: &'a (dyn Error + 'static),
 ) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |cause| {

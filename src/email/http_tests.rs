@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::super::api_calls::KeyHeader;
-use super::super::{Message, Personal, Place, Placeholders, SharedContent};
+use super::super::{LinkPlaceholder, Message, Placeholders, RecipientLinks, SharedContent};
 use super::*;
 use crate::domain::{Address, DeliveryId};
 
@@ -30,12 +30,12 @@ pub(crate) fn answer(
 /// Returns an account with the sender "Art & Co." and a Reply-To address.
 pub(crate) fn account() -> Account {
     Account {
-        url: "http://127.0.0.1:9".into(),
+        base_url: "http://127.0.0.1:9".into(),
         key: Secret::new("key-1"),
         options: BTreeMap::new(),
         now: || DateTime::UNIX_EPOCH,
         timeout: Duration::from_secs(5),
-        per_call: None,
+        max_per_call: None,
         sender: SenderAddress {
             from: Address::new("digest@art.example").unwrap(),
             from_name: "Art & Co.".into(),
@@ -48,22 +48,22 @@ pub(crate) fn account() -> Account {
 pub(crate) fn email(user: &str, subject: &str) -> Message {
     let base = format!("https://x.example/u/{user}");
     let placeholders = Placeholders::new().unwrap();
-    let link = placeholders.of(Place::Unsubscribe);
+    let link = placeholders.marker(LinkPlaceholder::Unsubscribe);
     Message {
         delivery: DeliveryId::stored(format!("digest:{user}:weekly:2014-W17")),
         to: Address::new(format!("{user}@example.org")).unwrap(),
         to_name: Some(format!("{user}, the \"first\"")),
         content: Arc::new(SharedContent {
             subject: subject.into(),
-            html: placeholders.cut(&format!("<p>{subject}</p><a href=\"{link}\">stop</a>")),
-            text: placeholders.cut(&format!("{subject}\n\n{link}\n")),
+            html: placeholders.extract(&format!("<p>{subject}</p><a href=\"{link}\">stop</a>")),
+            text: placeholders.extract(&format!("{subject}\n\n{link}\n")),
         }),
-        personal: Some(Personal {
+        links: Some(RecipientLinks {
             preferences: format!("{base}/preferences"),
             unsubscribe: Some(base),
             mute: None,
         }),
-        further: vec![
+        extra_headers: vec![
             ("List-Id".into(), "<Comment.art.example>".into()),
             ("Feedback-ID".into(), "weekly:tidings".into()),
             ("In-Reply-To".into(), "<thread-1@art.example>".into()),
@@ -161,7 +161,7 @@ fn an_invalid_key_is_rejected_before_the_first_call() {
     };
     let key = bad(|account| account.key = Secret::new("two\nlines"));
     assert_eq!(key, "mail.key holds a character that no key has");
-    assert!(bad(|account| account.url = "nowhere".into()).contains("is no address"));
+    assert!(bad(|account| account.base_url = "nowhere".into()).contains("is no address"));
 }
 
 /// Signs a request by writing its parameters into a header.
@@ -180,7 +180,7 @@ impl Sign for HeaderSigner {
 async fn every_request_is_signed_over_its_own_content_and_time() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let account = Account {
-        url: format!("http://{}", listener.local_addr().unwrap()),
+        base_url: format!("http://{}", listener.local_addr().unwrap()),
         now: || DateTime::from_timestamp(1_398_168_000, 0).unwrap(),
         ..account()
     };
@@ -202,7 +202,7 @@ async fn every_request_is_signed_over_its_own_content_and_time() {
     let called = async {
         assert!(api.get("/server").await.is_ok());
         let body = RequestBody::json(&serde_json::json!([1]));
-        assert!(api.post("/email", body, &Permit::always()).await.is_ok());
+        assert!(api.post("/email", body, &SendPermit::always()).await.is_ok());
     };
 
     let (heads, ()) = tokio::join!(served, called);

@@ -15,74 +15,74 @@ use http_body::{Body, Frame, SizeHint};
 
 /// The state of a send permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PermitState {
+pub enum SendPermitState {
     /// Sending is allowed.
-    Given,
+    Valid,
     /// The process is shutting down. Calls that have started may finish; new ones must not start.
-    Ending,
+    ShuttingDown,
     /// Users and objects were checked too long ago. New calls must not start.
     Stale,
     /// Another process may have leased the emails since. Nothing more may be sent.
-    Over,
+    Lost,
 }
 
 /// A send permit. A mailer checks it before it sends anything.
 #[derive(Clone)]
-pub struct Permit(Arc<dyn Fn() -> PermitState + Send + Sync>);
+pub struct SendPermit(Arc<dyn Fn() -> SendPermitState + Send + Sync>);
 
-impl Permit {
+impl SendPermit {
     /// Creates a permit that calls `state` on each check.
-    pub fn new(state: impl Fn() -> PermitState + Send + Sync + 'static) -> Self {
+    pub fn new(state: impl Fn() -> SendPermitState + Send + Sync + 'static) -> Self {
         Self(Arc::new(state))
     }
 
     /// Creates a permit that never ends, for emails that no other process can claim.
     pub fn always() -> Self {
-        Self::new(|| PermitState::Given)
+        Self::new(|| SendPermitState::Valid)
     }
 
     /// Returns the current state.
-    pub fn state(&self) -> PermitState {
+    pub fn state(&self) -> SendPermitState {
         (self.0)()
     }
 
     /// Returns the reason why nothing more may be sent, or `None` if sending may go on.
-    pub fn over(&self) -> Option<String> {
+    pub fn lost_reason(&self) -> Option<String> {
         match self.state() {
-            PermitState::Given | PermitState::Ending | PermitState::Stale => None,
+            SendPermitState::Valid | SendPermitState::ShuttingDown | SendPermitState::Stale => None,
             state => state.reason(),
         }
     }
 
     /// Returns the reason to cancel a call whose content is not sent yet. A stale permit does not
     /// cancel it.
-    pub(super) fn canceled(&self) -> Option<String> {
+    pub(super) fn cancel_reason(&self) -> Option<String> {
         match self.state() {
-            PermitState::Given | PermitState::Stale => None,
+            SendPermitState::Valid | SendPermitState::Stale => None,
             state => state.reason(),
         }
     }
 
     /// Returns the reason why no call may start, or `None` if one may.
-    pub fn withheld(&self) -> Option<String> {
+    pub fn withheld_reason(&self) -> Option<String> {
         self.state().reason()
     }
 }
 
-impl PermitState {
+impl SendPermitState {
     /// Returns why no call may start in this state.
     fn reason(self) -> Option<String> {
         let reason = match self {
-            Self::Given => return None,
-            Self::Ending => "it was not sent, because the process is shutting down",
+            Self::Valid => return None,
+            Self::ShuttingDown => "it was not sent, because the process is shutting down",
             Self::Stale => "it was not sent yet, because its checks are too old and are repeated",
-            Self::Over => "it was not sent, because another process may send it now",
+            Self::Lost => "it was not sent, because another process may send it now",
         };
         Some(reason.to_owned())
     }
 }
 
-impl std::fmt::Debug for Permit {
+impl std::fmt::Debug for SendPermit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Permit").field(&self.state()).finish()
     }
@@ -97,13 +97,13 @@ const PIECE_BYTES: usize = 16 * 1024;
 /// records that it was aborted, so that the caller does not mistake this for a lost answer.
 pub(super) struct GuardedBody {
     rest: Bytes,
-    permit: Permit,
+    permit: SendPermit,
     aborted: Arc<AtomicBool>,
 }
 
 impl GuardedBody {
     /// Returns the body and a flag that is set if the body is aborted.
-    pub(super) fn new(bytes: Vec<u8>, permit: Permit) -> (Self, Arc<AtomicBool>) {
+    pub(super) fn new(bytes: Vec<u8>, permit: SendPermit) -> (Self, Arc<AtomicBool>) {
         let aborted = Arc::new(AtomicBool::new(false));
         let body = Self { rest: bytes.into(), permit, aborted: aborted.clone() };
         (body, aborted)
@@ -121,7 +121,7 @@ impl Body for GuardedBody {
         if self.rest.is_empty() {
             return Poll::Ready(None);
         }
-        if let Some(reason) = self.permit.over() {
+        if let Some(reason) = self.permit.lost_reason() {
             self.aborted.store(true, Ordering::SeqCst);
             return Poll::Ready(Some(Err(std::io::Error::other(reason))));
         }

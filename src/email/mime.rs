@@ -17,14 +17,14 @@ use crate::domain::{Address, DeliveryId};
 ///
 /// They are in the `Message-ID`, in file names, and in the data that providers store with an email
 /// and repeat in reports.
-pub fn tag(delivery: &DeliveryId) -> String {
+pub fn delivery_tag(delivery: &DeliveryId) -> String {
     delivery.tag().to_string()
 }
 
 /// Writes the email. Returns the reason if that is not possible; the reason contains no address.
 pub(super) fn compose(message: &Message, sender: &SenderAddress) -> Result<Vec<u8>, String> {
-    let tag = tag(&message.delivery);
-    let content = message.filled();
+    let tag = delivery_tag(&message.delivery);
+    let content = message.fill_links();
     let mut builder = lettre::Message::builder()
         .from(mailbox(&sender.from, Some(&sender.from_name))?)
         .to(recipient(message)?)
@@ -62,7 +62,7 @@ fn part(content_type: ContentType, body: &str) -> SinglePart {
 
 /// Returns name and address. The domain is in Punycode, which needs no server extension.
 pub(super) fn mailbox(address: &Address, name: Option<&str>) -> Result<Mailbox, String> {
-    let parsed = MailAddress::new(address.local(), address.domain_in_ascii())
+    let parsed = MailAddress::new(address.local_part(), address.domain_in_ascii())
         .map_err(|error| format!("the address {address} cannot be written to: {error}"))?;
     let name = name.map(one_line).filter(|name| !name.is_empty());
     Ok(Mailbox::new(name, parsed))
@@ -72,7 +72,7 @@ pub(super) fn mailbox(address: &Address, name: Option<&str>) -> Result<Mailbox, 
 /// Fails if the local part is not ASCII, as it has no ASCII form.
 pub(super) fn mailbox_in_ascii(address: &Address, name: Option<&str>) -> Result<String, String> {
     let mailbox = mailbox(address, name)?;
-    if !address.local().is_ascii() {
+    if !address.local_part().is_ascii() {
         return Err(format!(
             "the address {address} cannot be written to: it is not of ASCII alone"
         ));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chrono::{TimeZone, Utc};
 use mail_parser::{MessageParser, MimeHeaders};
 
-use super::super::{Personal, SharedContent};
+use super::super::{RecipientLinks, SharedContent};
 use super::*;
 
 fn sender() -> SenderAddress {
@@ -26,12 +26,12 @@ fn message() -> Message {
             html: "<p>Sculpture with Colour (Deep Blue and Red) é</p>\n".repeat(40).into(),
             text: "Sculpture with Colour é\n.\nFrom here on\n".into(),
         }),
-        personal: Some(Personal {
+        links: Some(RecipientLinks {
             unsubscribe: Some("https://tate.example/u/token".into()),
             preferences: "https://tate.example/u/token/preferences".into(),
             mute: None,
         }),
-        further: vec![("Feedback-ID".into(), "digest:weekly:tate:tidings".into())],
+        extra_headers: vec![("Feedback-ID".into(), "digest:weekly:tate:tidings".into())],
         at: Utc.with_ymd_and_hms(2014, 4, 22, 6, 0, 0).unwrap(),
     }
 }
@@ -67,11 +67,11 @@ fn both_parts_and_all_headers_survive_parsing() {
     assert_eq!(parts, ["plain", "html"]);
     assert_eq!(
         email.body_text(0).unwrap().replace("\r\n", "\n").trim_end(),
-        message.filled().text.trim_end()
+        message.fill_links().text.trim_end()
     );
     assert_eq!(
         email.body_html(0).unwrap().replace("\r\n", "\n").trim_end(),
-        message.filled().html.trim_end()
+        message.fill_links().html.trim_end()
     );
 }
 
@@ -159,7 +159,7 @@ fn malformed_headers_are_rejected() {
         ("X-A", "b\nc"),
     ] {
         let mut message = message();
-        message.further = vec![(name.into(), value.into())];
+        message.extra_headers = vec![(name.into(), value.into())];
 
         let refused = compose(&message, &sender()).unwrap_err();
 

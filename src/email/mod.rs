@@ -23,12 +23,14 @@ use chrono::{DateTime, Utc};
 
 use crate::domain::{Address, DeliveryId};
 
-pub use hooks::Pinned;
+pub use hooks::PinnedClient;
 pub use http::Account;
-pub use lease_permit::{Permit, PermitState};
-pub use mime::tag;
+pub use lease_permit::{SendPermit, SendPermitState};
+pub use mime::delivery_tag;
 pub use outbox::Outbox;
-pub use placeholders::{FilledContent, Personal, Place, Placeholders, SharedContent, Text};
+pub use placeholders::{
+    BodyText, FilledContent, LinkPlaceholder, Placeholders, RecipientLinks, SharedContent,
+};
 pub use providers::{PROVIDERS, Provider};
 pub use smtp::{Relay, Security, Smtp};
 
@@ -46,11 +48,11 @@ pub struct Message {
     /// call.
     pub content: Arc<SharedContent>,
     /// The links that fill the content's placeholders. Without them the placeholders stay empty.
-    pub personal: Option<Personal>,
+    pub links: Option<RecipientLinks>,
     /// Additional headers that are the same for all recipients, such as `List-Id`. Do not add
     /// `Auto-Submitted` or `List-Unsubscribe`: [`Message::headers`] adds them. An invalid header
     /// makes the message [`Outcome::Unsendable`].
-    pub further: Vec<(String, String)>,
+    pub extra_headers: Vec<(String, String)>,
     /// The time in `Date`. It is the same for each attempt.
     pub at: DateTime<Utc>,
 }
@@ -60,8 +62,8 @@ const AUTOMATIC: (&str, &str) = ("Auto-Submitted", "auto-generated");
 
 impl Message {
     /// Returns the content with the recipient's links filled in.
-    pub fn filled(&self) -> FilledContent {
-        self.content.filled(self.personal.as_ref())
+    pub fn fill_links(&self) -> FilledContent {
+        self.content.fill(self.links.as_ref())
     }
 
     /// Returns the headers beyond those that every email has, such as `From` and `Date`.
@@ -72,8 +74,8 @@ impl Message {
     pub fn headers(&self) -> Vec<(String, String)> {
         let (name, value) = AUTOMATIC;
         let mut headers = vec![(name.to_owned(), value.to_owned())];
-        headers.extend_from_slice(&self.further);
-        if let Some(link) = self.personal.as_ref().and_then(Personal::one_click) {
+        headers.extend_from_slice(&self.extra_headers);
+        if let Some(link) = self.links.as_ref().and_then(RecipientLinks::one_click) {
             headers.push(("List-Unsubscribe".into(), format!("<{link}>")));
             headers.push(("List-Unsubscribe-Post".into(), "List-Unsubscribe=One-Click".into()));
         }
@@ -129,7 +131,7 @@ pub enum Outcome {
     /// The server does not accept this recipient or this content now, but may later. Other messages
     /// are not affected.
     Deferred(String),
-    /// The send permit ([`Permit`]) ended before the message was complete, so it was certainly not
+    /// The send permit ([`SendPermit`]) ended before the message was complete, so it was certainly not
     /// accepted. The reason says why it ended.
     Withheld(String),
     /// The message was certainly not accepted. Every other message will fail too until an operator
@@ -142,7 +144,7 @@ pub enum Outcome {
 impl Outcome {
     /// Returns whether the message was part of a call. Other outcomes say nothing about the
     /// provider.
-    pub fn is_shown(&self) -> bool {
+    pub fn is_part_of_call(&self) -> bool {
         !matches!(self, Self::Unsendable(..) | Self::Withheld(..))
     }
 
@@ -166,17 +168,17 @@ impl Outcome {
 
 /// How a caller can resolve an unknown outcome (P5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Certainty {
+pub enum Resolution {
     /// The same call, repeated under the same reference, sends no email twice.
     Repeat {
         /// How long the provider remembers a reference, counted from the first call; `None` for
         /// unlimited.
         within: Option<Duration>,
     },
-    /// The provider can be queried with [`Mailer::ask`].
-    Ask,
+    /// The provider can be queried with [`Mailer::query_outcomes`].
+    Query,
     /// There is no way. The outcome stays unknown.
-    Never,
+    Impossible,
 }
 
 /// The result of a query for one message.
@@ -188,28 +190,28 @@ pub enum QueryAnswer {
     /// a call.
     NotAccepted,
     /// The query failed, or its answer cannot be read.
-    Silent(Silence),
+    Failed(QueryFailure),
 }
 
 /// Why a query has no result.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Silence {
+pub struct QueryFailure {
     /// The cause, for the ledger, without an address.
     pub reason: String,
     /// The minimum wait, if the provider named one.
-    pub after: Option<Duration>,
+    pub min_wait: Option<Duration>,
 }
 
-impl<T: Into<String>> From<T> for Silence {
+impl<T: Into<String>> From<T> for QueryFailure {
     fn from(reason: T) -> Self {
-        Self { reason: reason.into(), after: None }
+        Self { reason: reason.into(), min_wait: None }
     }
 }
 
 /// The result of [`Mailer::check`]. `Unreached` says nothing about the key. None of the texts
 /// contains a key or an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Checked {
+pub enum CheckResult {
     /// The mailer would accept emails, as far as a check can find out: the finding, and the DNS
     /// names of the DKIM keys that the provider signs with. There are none if the provider does not
     /// list them.
@@ -220,7 +222,7 @@ pub enum Checked {
     Unreached(String),
 }
 
-impl Checked {
+impl CheckResult {
     /// Returns [`Self::Ready`] without DKIM names.
     pub fn ready(finding: impl Into<String>) -> Self {
         Self::Ready(finding.into(), Vec::new())
@@ -239,37 +241,42 @@ pub trait Mailer: Send + Sync {
     /// indices into `messages`; each index occurs once. The messages of a call are sent, and fail,
     /// together. Some providers accept many recipients only with equal content, so their calls have
     /// equal content. By default, each message has a call, and so an outcome, of its own.
-    fn calls(&self, messages: &[Message]) -> Vec<Vec<usize>> {
+    fn split_into_calls(&self, messages: &[Message]) -> Vec<Vec<usize>> {
         (0..messages.len()).map(|index| vec![index]).collect()
     }
 
-    /// Makes one call, for messages that [`Mailer::calls`] grouped, and returns an outcome for
+    /// Makes one call, for messages that [`Mailer::split_into_calls`] grouped, and returns an outcome for
     /// each, in order.
     ///
     /// `reference` identifies the call in the ledger: at most 64 ASCII letters, digits, `-` and
-    /// `_`. It serves as the idempotency key, or as the key for [`Mailer::ask`]. A call that is
+    /// `_`. It serves as the idempotency key, or as the key for [`Mailer::query_outcomes`]. A call that is
     /// repeated under its reference must contain the same deliveries. Nothing is sent once `permit`
     /// is over.
     ///
     /// If the future is dropped, all outcomes are unknown.
-    async fn send(&self, reference: &str, messages: &[Message], permit: &Permit) -> Vec<Outcome>;
+    async fn send(
+        &self,
+        reference: &str,
+        messages: &[Message],
+        permit: &SendPermit,
+    ) -> Vec<Outcome>;
 
     /// Returns how an unknown outcome can be resolved.
-    fn certainty(&self) -> Certainty {
-        Certainty::Never
+    fn resolution(&self) -> Resolution {
+        Resolution::Impossible
     }
 
     /// Queries the provider about a call whose answer was lost. `deliveries` are all or some of the
-    /// call's messages; the results are in their order. Only called with [`Certainty::Ask`].
-    async fn ask(&self, reference: &str, deliveries: &[DeliveryId]) -> Vec<QueryAnswer> {
+    /// call's messages; the results are in their order. Only called with [`Resolution::Query`].
+    async fn query_outcomes(&self, reference: &str, deliveries: &[DeliveryId]) -> Vec<QueryAnswer> {
         let _ = reference;
         let reason = format!("{} cannot be queried", self.name());
-        vec![QueryAnswer::Silent(reason.into()); deliveries.len()]
+        vec![QueryAnswer::Failed(reason.into()); deliveries.len()]
     }
 
     /// Checks the configuration without sending an email: verifies the key at the provider, or
     /// writes to the folder.
-    async fn check(&self) -> Checked;
+    async fn check(&self) -> CheckResult;
 
     /// Returns the name in configuration, logs and metrics.
     fn name(&self) -> &str;
@@ -281,7 +288,7 @@ pub trait Mailer: Send + Sync {
 
     /// Returns a text that identifies this account among all accounts and providers. Only the
     /// account that accepted a call knows about it.
-    fn account(&self) -> String {
+    fn account_id(&self) -> String {
         self.name().to_owned()
     }
 }
@@ -291,18 +298,18 @@ mod tests {
     use super::*;
 
     /// Returns a message to Ada Lovelace whose links are below this URL.
-    fn message(base: &str, html: Text, text: Text) -> Message {
+    fn message(base: &str, html: BodyText, text: BodyText) -> Message {
         Message {
             delivery: DeliveryId::stored("digest:ada:weekly:2014-W17"),
             to: Address::new("ada.lovelace@example.org").unwrap(),
             to_name: Some("Ada Lovelace".into()),
             content: Arc::new(SharedContent { subject: "14 new works".into(), html, text }),
-            personal: Some(Personal {
+            links: Some(RecipientLinks {
                 unsubscribe: Some(format!("{base}/u/token")),
                 preferences: format!("{base}/u/token/preferences"),
                 mute: None,
             }),
-            further: Vec::new(),
+            extra_headers: Vec::new(),
             at: DateTime::UNIX_EPOCH,
         }
     }
@@ -310,7 +317,7 @@ mod tests {
     #[test]
     fn a_message_prints_neither_its_address_nor_its_body() {
         let mut message = message("https://x.example", "<p>secret".into(), "secret".into());
-        message.further = vec![("Feedback-ID".into(), "hidden-id".into())];
+        message.extra_headers = vec![("Feedback-ID".into(), "hidden-id".into())];
 
         let printed = format!("{message:?}");
 
@@ -323,12 +330,13 @@ mod tests {
     #[test]
     fn each_users_links_replace_the_placeholders_in_shared_content() {
         let placeholders = Placeholders::new().unwrap();
-        let html = format!("<a href=\"{}\">choose</a>", placeholders.of(Place::Preferences));
-        let text = format!("stop: {}\n", placeholders.of(Place::Unsubscribe));
+        let html =
+            format!("<a href=\"{}\">choose</a>", placeholders.marker(LinkPlaceholder::Preferences));
+        let text = format!("stop: {}\n", placeholders.marker(LinkPlaceholder::Unsubscribe));
         let message =
-            message("https://x.example", placeholders.cut(&html), placeholders.cut(&text));
+            message("https://x.example", placeholders.extract(&html), placeholders.extract(&text));
 
-        let filled = message.filled();
+        let filled = message.fill_links();
 
         assert_eq!(filled.html, "<a href=\"https://x.example/u/token/preferences\">choose</a>");
         assert_eq!(filled.text, "stop: https://x.example/u/token\n");
@@ -344,7 +352,7 @@ mod tests {
 
     #[test]
     fn one_click_is_omitted_if_the_link_is_not_https() {
-        let plain = message("http://127.0.0.1:8080", Text::default(), Text::default());
+        let plain = message("http://127.0.0.1:8080", BodyText::default(), BodyText::default());
 
         let automatic = ("Auto-Submitted".into(), "auto-generated".into());
         assert_eq!(plain.headers(), [automatic]);

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 
-use super::mime::{compose, tag};
-use super::{Certainty, Checked, Mailer, Message, Outcome, Permit, SenderAddress};
+use super::mime::{compose, delivery_tag};
+use super::{CheckResult, Mailer, Message, Outcome, Resolution, SendPermit, SenderAddress};
 use crate::domain::DeliveryId;
 use crate::private;
 
@@ -32,7 +32,7 @@ impl Outbox {
     }
 
     /// Returns the path of a delivery's page, such as `mara-weekly-2026-W47.html`.
-    pub fn page(&self, delivery: &DeliveryId) -> PathBuf {
+    pub fn page_path(&self, delivery: &DeliveryId) -> PathBuf {
         self.folder.join(page_name(delivery))
     }
 
@@ -40,7 +40,7 @@ impl Outbox {
         if messages.is_empty() {
             return Vec::new();
         }
-        if let Err(error) = private::folder(&self.folder) {
+        if let Err(error) = private::create_folder(&self.folder) {
             return vec![try_later(&self.folder, &error); messages.len()];
         }
         let mut outcomes: Vec<Outcome> =
@@ -61,7 +61,7 @@ impl Outbox {
             Err(reason) => return Outcome::Unsendable(reason),
         };
         let page = self.pages.then(|| {
-            let html = message.filled().html.into_bytes();
+            let html = message.fill_links().html.into_bytes();
             (page_name(&message.delivery), html)
         });
         let name = file_name(&message.delivery);
@@ -77,7 +77,7 @@ impl Outbox {
     /// Checks that the folder can be written to, and leaves it as it was.
     fn try_writing(&self) -> io::Result<()> {
         let (is_new, probe) = (!self.folder.exists(), self.folder.join(".check"));
-        private::folder(&self.folder)?;
+        private::create_folder(&self.folder)?;
         private::write(&probe, "")?;
         fs::remove_file(probe)?;
         if is_new {
@@ -91,12 +91,17 @@ impl Outbox {
 #[async_trait]
 impl Mailer for Outbox {
     /// Puts all messages into one call, as there is no limit.
-    fn calls(&self, messages: &[Message]) -> Vec<Vec<usize>> {
+    fn split_into_calls(&self, messages: &[Message]) -> Vec<Vec<usize>> {
         vec![(0..messages.len()).collect()]
     }
 
-    async fn send(&self, _reference: &str, messages: &[Message], permit: &Permit) -> Vec<Outcome> {
-        if let Some(reason) = permit.withheld() {
+    async fn send(
+        &self,
+        _reference: &str,
+        messages: &[Message],
+        permit: &SendPermit,
+    ) -> Vec<Outcome> {
+        if let Some(reason) = permit.withheld_reason() {
             return vec![Outcome::Withheld(reason); messages.len()];
         }
         let outbox = self.clone();
@@ -108,17 +113,17 @@ impl Mailer for Outbox {
         })
     }
 
-    fn certainty(&self) -> Certainty {
-        Certainty::Repeat { within: None }
+    fn resolution(&self) -> Resolution {
+        Resolution::Repeat { within: None }
     }
 
-    async fn check(&self) -> Checked {
+    async fn check(&self) -> CheckResult {
         let outbox = self.clone();
         let attempt = tokio::task::spawn_blocking(move || outbox.try_writing());
         let folder = self.folder.display();
         match attempt.await.map_err(io::Error::other).flatten() {
-            Ok(()) => Checked::ready(format!("emails are written to {folder}; none is sent")),
-            Err(error) => Checked::wrong(
+            Ok(()) => CheckResult::ready(format!("emails are written to {folder}; none is sent")),
+            Err(error) => CheckResult::wrong(
                 format!("{folder} cannot be written to: {error}"),
                 "choose another folder as mail.outbox",
             ),
@@ -133,7 +138,7 @@ impl Mailer for Outbox {
         Some(&self.folder)
     }
 
-    fn account(&self) -> String {
+    fn account_id(&self) -> String {
         format!("outbox {}", self.folder.display())
     }
 }
@@ -167,7 +172,7 @@ fn file_name(delivery: &DeliveryId) -> String {
     if !name.is_empty() {
         name.push('-');
     }
-    format!("{name}{}.eml", tag(delivery))
+    format!("{name}{}.eml", delivery_tag(delivery))
 }
 
 /// Syncs the folder, which only Unix allows. On other systems the file system's journal protects

@@ -31,8 +31,8 @@ fn message(delivery: &str) -> Message {
             html: "<p>Norham Castle, Sunrise</p>".into(),
             text: "Norham Castle, Sunrise".into(),
         }),
-        personal: None,
-        further: Vec::new(),
+        links: None,
+        extra_headers: Vec::new(),
         at: DateTime::from_timestamp(1_398_124_800, 0).unwrap(),
     }
 }
@@ -53,7 +53,7 @@ async fn an_email_is_written_to_a_file_in_a_new_folder() {
     let outbox = outbox(&folder);
     let message = message("digest:ada:weekly:2014-W17");
 
-    let outcomes = outbox.send("call", std::slice::from_ref(&message), &Permit::always()).await;
+    let outcomes = outbox.send("call", std::slice::from_ref(&message), &SendPermit::always()).await;
 
     let name = &files(&folder)[0];
     assert!(name.starts_with("digest-ada-weekly-2014-w17-"), "{name}");
@@ -71,10 +71,10 @@ async fn sending_a_delivery_again_overwrites_its_file() {
     let mut second = first.clone();
     Arc::make_mut(&mut second.content).subject = "13 new works".into();
 
-    outbox.send("call", &[first.clone(), first.clone()], &Permit::always()).await;
-    outbox.send("call", &[second], &Permit::always()).await;
+    outbox.send("call", &[first.clone(), first.clone()], &SendPermit::always()).await;
+    outbox.send("call", &[second], &SendPermit::always()).await;
 
-    assert_eq!(outbox.certainty(), Certainty::Repeat { within: None });
+    assert_eq!(outbox.resolution(), Resolution::Repeat { within: None });
     assert_eq!(files(root.path()).len(), 1);
     let written = fs::read_to_string(outbox.folder.join(file_name(&first.delivery))).unwrap();
     assert!(written.contains("Subject: 13 new works"), "{written}");
@@ -85,9 +85,9 @@ async fn outcomes_have_the_order_of_the_messages() {
     let root = tempfile::tempdir().unwrap();
     let outbox = outbox(root.path());
     let mut messages: Vec<Message> = (0..50).map(|n| message(&n.to_string())).collect();
-    messages[20].further.push(("X-A".into(), "b\nFrom: eve@example.org".into()));
+    messages[20].extra_headers.push(("X-A".into(), "b\nFrom: eve@example.org".into()));
 
-    let outcomes = outbox.send("call", &messages, &Permit::always()).await;
+    let outcomes = outbox.send("call", &messages, &SendPermit::always()).await;
 
     for (n, (message, outcome)) in messages.iter().zip(&outcomes).enumerate() {
         match outcome {
@@ -108,7 +108,7 @@ async fn sending_no_messages_creates_no_folder() {
     let root = tempfile::tempdir().unwrap();
     let folder = root.path().join("outbox");
 
-    assert!(outbox(&folder).send("call", &[], &Permit::always()).await.is_empty());
+    assert!(outbox(&folder).send("call", &[], &SendPermit::always()).await.is_empty());
 
     assert!(!folder.exists());
 }
@@ -120,7 +120,7 @@ async fn an_unusable_folder_causes_a_retry_with_the_reason() {
     fs::write(&file, "in the way").unwrap();
 
     let outcomes = outbox(file.join("outbox"))
-        .send("call", &[message("a"), message("b")], &Permit::always())
+        .send("call", &[message("a"), message("b")], &SendPermit::always())
         .await;
 
     assert_eq!(outcomes.len(), 2);
@@ -140,7 +140,7 @@ async fn a_file_that_cannot_be_renamed_leaves_no_draft() {
     // A folder has the name of the file, so the draft can be written but not renamed.
     fs::create_dir(outbox.folder.join(file_name(&message.delivery))).unwrap();
 
-    let outcomes = outbox.send("call", std::slice::from_ref(&message), &Permit::always()).await;
+    let outcomes = outbox.send("call", std::slice::from_ref(&message), &SendPermit::always()).await;
 
     assert!(matches!(&outcomes[0], Outcome::TryLater(reason, _) if reason.contains("writing")));
     assert_eq!(files(root.path()), [file_name(&message.delivery)]);

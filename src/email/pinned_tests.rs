@@ -7,7 +7,7 @@ use super::*;
 
 /// Starts a server that sends one of these responses per connection. The handle returns the request
 /// lines that it received.
-async fn serving(answers: Vec<String>) -> (Pinned, tokio::task::JoinHandle<Vec<String>>) {
+async fn serving(answers: Vec<String>) -> (PinnedClient, tokio::task::JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
     let served = tokio::spawn(async move {
@@ -23,7 +23,7 @@ async fn serving(answers: Vec<String>) -> (Pinned, tokio::task::JoinHandle<Vec<S
         }
         requested
     });
-    (Pinned::on_this_machine(&base).unwrap(), served)
+    (PinnedClient::on_this_machine(&base).unwrap(), served)
 }
 
 fn answer(status: u16, more: &str, body: &str) -> String {
@@ -45,7 +45,7 @@ async fn a_certificate_is_cached_once_it_has_verified_a_signature() {
 
     let first = pinned.certificate(&url).await.unwrap();
     let second = pinned.certificate(&url).await.unwrap();
-    pinned.keep(url.clone(), second.clone());
+    pinned.cache_certificate(url.clone(), second.clone());
     let third = pinned.certificate(&url).await.unwrap();
     let other = pinned.certificate(&pinned_url("/b.pem")).await.unwrap();
 
@@ -73,7 +73,7 @@ async fn a_missing_certificate_differs_from_a_failed_download() {
     for _ in 0..6 {
         errors.push(pinned.certificate(&pinned_url("/a.pem")).await.unwrap_err());
     }
-    let failed_visit = pinned.visit(&pinned_url("/a.pem")).await.unwrap_err();
+    let failed_visit = pinned.request(&pinned_url("/a.pem")).await.unwrap_err();
     served.await.unwrap();
 
     for error in &errors[..2] {
@@ -92,7 +92,7 @@ async fn the_number_of_concurrent_downloads_is_limited() {
     // This server accepts connections and never answers.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
-    let pinned = Arc::new(Pinned::on_this_machine(&base).unwrap());
+    let pinned = Arc::new(PinnedClient::on_this_machine(&base).unwrap());
     let (mut under_way, mut connections) = (Vec::new(), Vec::new());
     for n in 0..MAX_REQUESTS_IN_FLIGHT {
         let pinned = pinned.clone();
@@ -113,9 +113,9 @@ async fn the_number_of_concurrent_downloads_is_limited() {
 #[test]
 fn only_a_loopback_server_can_replace_the_real_hosts() {
     for base in ["http://127.0.0.1:4010", "http://127.9.9.9"] {
-        assert!(Pinned::on_this_machine(base).is_some(), "{base}");
+        assert!(PinnedClient::on_this_machine(base).is_some(), "{base}");
     }
     for base in ["http://192.0.2.1", "https://example.org", "http://localhost", "x", ""] {
-        assert!(Pinned::on_this_machine(base).is_none(), "{base}");
+        assert!(PinnedClient::on_this_machine(base).is_none(), "{base}");
     }
 }

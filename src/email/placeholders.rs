@@ -2,7 +2,7 @@
 //!
 //! Text from outside can never become a placeholder (P7, P8). Rendered output marks the
 //! placeholders with random words ([`Placeholders`]), which are cut out at once. From then on a
-//! [`Text`] is a list of texts and placeholders. Every write breaks up providers' own variables
+//! [`BodyText`] is a list of texts and placeholders. Every write breaks up providers' own variables
 //! ([`in_html`], [`in_text`]).
 
 use std::borrow::Cow;
@@ -12,7 +12,7 @@ use crate::domain::name::named_enum;
 named_enum! {
     /// A placeholder for one of the recipient's own links. Its name is also that of the variable at
     /// providers.
-    Place("placeholder") {
+    LinkPlaceholder("placeholder") {
         /// The link that unsubscribes. Mail programs post to it; in a browser it opens a page that
         /// asks first.
         Unsubscribe = "unsubscribe",
@@ -23,9 +23,9 @@ named_enum! {
     }
 }
 
-impl Place {
+impl LinkPlaceholder {
     /// Returns a link that leads nowhere (RFC 2606), for previews.
-    pub fn nowhere(self) -> &'static str {
+    pub fn preview_url(self) -> &'static str {
         match self {
             Self::Unsubscribe => "https://tidings.invalid/unsubscribe",
             Self::Preferences => "https://tidings.invalid/preferences",
@@ -37,7 +37,7 @@ impl Place {
 /// A recipient's own links. They are plain `https` or `http` URLs, so they need no escaping in
 /// HTML.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Personal {
+pub struct RecipientLinks {
     /// The link for one-click unsubscribing (RFC 8058). `None` if a click would not stop emails
     /// like this one.
     pub unsubscribe: Option<String>,
@@ -47,7 +47,7 @@ pub struct Personal {
     pub mute: Option<String>,
 }
 
-impl Personal {
+impl RecipientLinks {
     /// Returns the unsubscribe link if it may be in `List-Unsubscribe`, which requires HTTPS.
     pub fn one_click(&self) -> Option<&str> {
         let link = self.unsubscribe.as_deref();
@@ -55,33 +55,35 @@ impl Personal {
     }
 
     /// Returns the link for this placeholder; empty if there is none.
-    pub fn link(&self, placeholder: Place) -> &str {
+    pub fn link(&self, placeholder: LinkPlaceholder) -> &str {
         match placeholder {
-            Place::Unsubscribe => self.unsubscribe.as_deref().unwrap_or_default(),
-            Place::Preferences => &self.preferences,
-            Place::Mute => self.mute.as_deref().unwrap_or_default(),
+            LinkPlaceholder::Unsubscribe => self.unsubscribe.as_deref().unwrap_or_default(),
+            LinkPlaceholder::Preferences => &self.preferences,
+            LinkPlaceholder::Mute => self.mute.as_deref().unwrap_or_default(),
         }
     }
 
     /// Returns the links of all placeholders that the content may have.
-    pub(super) fn links(&self) -> impl Iterator<Item = (Place, &str)> {
-        let may_occur = |placeholder: &Place| *placeholder != Place::Mute || self.mute.is_some();
-        let placeholders = Place::ALL.into_iter().filter(may_occur);
+    pub(super) fn links(&self) -> impl Iterator<Item = (LinkPlaceholder, &str)> {
+        let may_occur = |placeholder: &LinkPlaceholder| {
+            *placeholder != LinkPlaceholder::Mute || self.mute.is_some()
+        };
+        let placeholders = LinkPlaceholder::ALL.into_iter().filter(may_occur);
         placeholders.map(|placeholder| (placeholder, self.link(placeholder)))
     }
 }
 
 /// One body of an email.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct Text(Vec<TextPart>);
+pub struct BodyText(Vec<TextPart>);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum TextPart {
     Text(String),
-    Link(Place),
+    Link(LinkPlaceholder),
 }
 
-impl Text {
+impl BodyText {
     /// Returns whether the body has neither text nor placeholders.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -104,7 +106,7 @@ impl Text {
     pub fn write<'a>(
         &self,
         escape: impl Fn(&str) -> Cow<'_, str>,
-        link: impl Fn(Place) -> &'a str,
+        link: impl Fn(LinkPlaceholder) -> &'a str,
     ) -> String {
         let mut body = String::with_capacity(self.len() + 512);
         for part in &self.0 {
@@ -117,7 +119,7 @@ impl Text {
     }
 }
 
-impl<T: Into<String>> From<T> for Text {
+impl<T: Into<String>> From<T> for BodyText {
     /// Creates a body without placeholders. Words in `text` that look like one stay text.
     fn from(text: T) -> Self {
         let parts = Some(text.into()).filter(|text| !text.is_empty());
@@ -134,9 +136,9 @@ pub struct SharedContent {
     /// The subject, without placeholders.
     pub subject: String,
     /// The HTML body; empty for an email with text only.
-    pub html: Text,
+    pub html: BodyText,
     /// The text body; empty for an email with HTML only.
-    pub text: Text,
+    pub text: BodyText,
 }
 
 /// Content that is ready to send: the links are filled in, and providers' variables are broken up.
@@ -158,17 +160,17 @@ impl SharedContent {
 
     /// Returns whether both bodies are empty. Mailers for providers' APIs do not send such an
     /// email.
-    pub fn says_nothing(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.html.is_empty() && self.text.is_empty()
     }
 
     /// Fills the placeholders with a recipient's links. Without links they stay empty.
-    pub fn filled(&self, personal: Option<&Personal>) -> FilledContent {
-        self.with(|placeholder| personal.map_or("", |links| links.link(placeholder)))
+    pub fn fill(&self, personal: Option<&RecipientLinks>) -> FilledContent {
+        self.fill_with(|placeholder| personal.map_or("", |links| links.link(placeholder)))
     }
 
     /// Fills each placeholder with the text that `link` returns.
-    pub fn with<'a>(&self, link: impl Fn(Place) -> &'a str) -> FilledContent {
+    pub fn fill_with<'a>(&self, link: impl Fn(LinkPlaceholder) -> &'a str) -> FilledContent {
         FilledContent {
             subject: in_text(&self.subject).into_owned(),
             html: self.html.write(in_html, &link),
@@ -179,7 +181,7 @@ impl SharedContent {
 
 /// The words that mark the placeholders of one email while it is rendered. They look like links,
 /// because templates check that they print a link, and lead nowhere (RFC 2606).
-pub struct Placeholders([String; Place::ALL.len()]);
+pub struct Placeholders([String; LinkPlaceholder::ALL.len()]);
 
 impl Placeholders {
     /// Creates words that cannot be guessed, from the operating system's randomness. Use them for
@@ -192,22 +194,25 @@ impl Placeholders {
 
     /// Creates words that contain this one, which no text may contain.
     pub(super) fn with(word: &str) -> Self {
-        Self(Place::ALL.map(|placeholder| format!("https://{word}.invalid/{placeholder}/")))
+        Self(
+            LinkPlaceholder::ALL
+                .map(|placeholder| format!("https://{word}.invalid/{placeholder}/")),
+        )
     }
 
     /// Returns the word that marks this placeholder.
-    pub fn of(&self, placeholder: Place) -> &str {
+    pub fn marker(&self, placeholder: LinkPlaceholder) -> &str {
         &self.0[placeholder as usize]
     }
 
     /// Cuts the words out of rendered output.
-    pub fn cut(&self, rendered: &str) -> Text {
+    pub fn extract(&self, rendered: &str) -> BodyText {
         let mut parts = Vec::new();
         let mut rest = rendered;
         let find_next = |rest: &str| {
-            Place::ALL
+            LinkPlaceholder::ALL
                 .into_iter()
-                .filter_map(|placeholder| Some((rest.find(self.of(placeholder))?, placeholder)))
+                .filter_map(|placeholder| Some((rest.find(self.marker(placeholder))?, placeholder)))
                 .min_by_key(|(start, _)| *start)
         };
         while let Some((start, placeholder)) = find_next(rest) {
@@ -215,12 +220,12 @@ impl Placeholders {
                 parts.push(TextPart::Text(rest[..start].to_owned()));
             }
             parts.push(TextPart::Link(placeholder));
-            rest = &rest[start + self.of(placeholder).len()..];
+            rest = &rest[start + self.marker(placeholder).len()..];
         }
         if !rest.is_empty() {
             parts.push(TextPart::Text(rest.to_owned()));
         }
-        Text(parts)
+        BodyText(parts)
     }
 }
 
@@ -303,28 +308,33 @@ mod tests {
     fn placeholders_are_replaced_wherever_they_occur() {
         let placeholders = Placeholders::new().unwrap();
         let [unsubscribe, preferences, mute] =
-            Place::ALL.map(|placeholder| placeholders.of(placeholder).to_owned());
+            LinkPlaceholder::ALL.map(|placeholder| placeholders.marker(placeholder).to_owned());
 
-        let text = placeholders.cut(&format!("{unsubscribe}a{preferences}{unsubscribe}b{mute}"));
+        let text =
+            placeholders.extract(&format!("{unsubscribe}a{preferences}{unsubscribe}b{mute}"));
 
-        let links = |placeholder: Place| match placeholder {
-            Place::Unsubscribe => "U",
-            Place::Preferences => "P",
-            Place::Mute => "M",
+        let links = |placeholder: LinkPlaceholder| match placeholder {
+            LinkPlaceholder::Unsubscribe => "U",
+            LinkPlaceholder::Preferences => "P",
+            LinkPlaceholder::Mute => "M",
         };
         assert_eq!(text.write(unchanged, links), "UaPUbM");
         assert_eq!((text.len(), text.texts().collect::<Vec<_>>()), (2, vec!["a", "b"]));
-        assert!(placeholders.cut("").is_empty() && !placeholders.cut(&unsubscribe).is_empty());
+        assert!(
+            placeholders.extract("").is_empty() && !placeholders.extract(&unsubscribe).is_empty()
+        );
     }
 
     #[test]
     fn text_that_resembles_a_placeholder_is_not_replaced() {
         let (placeholders, others) = (Placeholders::new().unwrap(), Placeholders::new().unwrap());
-        for similar in [others.of(Place::Unsubscribe), "https://tidings.invalid/unsubscribe"] {
-            let text = placeholders.cut(similar);
+        for similar in
+            [others.marker(LinkPlaceholder::Unsubscribe), "https://tidings.invalid/unsubscribe"]
+        {
+            let text = placeholders.extract(similar);
 
             assert_eq!(text.write(unchanged, |_| "a link"), similar);
-            assert_eq!(text, Text::from(similar));
+            assert_eq!(text, BodyText::from(similar));
         }
     }
 

@@ -21,9 +21,9 @@ use lettre::transport::smtp::response::Response;
 use tokio::time::{Instant, timeout};
 
 use self::reply::Reply;
-use super::http::{has_io_cause, is_refused, ledger_line};
-use super::mime::{compose, mailbox, message_id, tag};
-use super::{Checked, Mailer, Message, Outcome, Permit, SenderAddress};
+use super::http::{has_io_cause, is_connection_refused, ledger_line};
+use super::mime::{compose, delivery_tag, mailbox, message_id};
+use super::{CheckResult, Mailer, Message, Outcome, SendPermit, SenderAddress};
 use crate::domain::Secret;
 use crate::domain::name::named_enum;
 
@@ -234,13 +234,13 @@ impl Smtp {
         })
     }
 
-    async fn send_one(&self, message: &Message, permit: &Permit) -> Outcome {
+    async fn send_one(&self, message: &Message, permit: &SendPermit) -> Outcome {
         let email = match self.write(message) {
             Ok(email) => email,
             Err(reason) => return Outcome::Unsendable(reason),
         };
         loop {
-            if let Some(reason) = permit.canceled() {
+            if let Some(reason) = permit.cancel_reason() {
                 return Outcome::Withheld(reason);
             }
             let Connection { mut smtp, is_used, .. } = match self.connection().await {
@@ -249,11 +249,11 @@ impl Smtp {
             };
             let Err((stage, failure)) = self.converse(&mut smtp, &email, permit).await else {
                 self.keep(smtp);
-                let id = message_id(&tag(&message.delivery), &self.relay.sender);
+                let id = message_id(&delivery_tag(&message.delivery), &self.relay.sender);
                 return Outcome::Accepted(id.trim_matches(['<', '>']).to_owned());
             };
             // A process that stops does not wait for replies to QUIT or RSET.
-            let is_usable = !failure.is_fatal(stage) && permit.canceled().is_none();
+            let is_usable = !failure.is_fatal(stage) && permit.cancel_reason().is_none();
             if is_used && failure.is_of_session(stage) {
                 if is_usable {
                     self.quit(smtp).await;
@@ -273,7 +273,7 @@ impl Smtp {
         &self,
         smtp: &mut AsyncSmtpConnection,
         email: &WrittenEmail,
-        permit: &Permit,
+        permit: &SendPermit,
     ) -> Result<Response, (Stage, SmtpFailure)> {
         let WrittenEmail { from, to, content } = email;
         let supports = |extension| smtp.server_info().supports_feature(extension);
@@ -289,10 +289,10 @@ impl Smtp {
         if !content.is_ascii() && supports(Extension::EightBitMime) {
             parameters.push(MailParameter::Body(MailBodyParameter::EightBitMime));
         }
-        if let Some(reason) = permit.withheld() {
+        if let Some(reason) = permit.withheld_reason() {
             return Err((Stage::Sender, SmtpFailure::Withheld(reason)));
         }
-        let check_permit = |stage| match permit.canceled() {
+        let check_permit = |stage| match permit.cancel_reason() {
             Some(reason) => Err((stage, SmtpFailure::Withheld(reason))),
             None => Ok(()),
         };
@@ -364,7 +364,12 @@ impl Smtp {
 
 #[async_trait]
 impl Mailer for Smtp {
-    async fn send(&self, _reference: &str, messages: &[Message], permit: &Permit) -> Vec<Outcome> {
+    async fn send(
+        &self,
+        _reference: &str,
+        messages: &[Message],
+        permit: &SendPermit,
+    ) -> Vec<Outcome> {
         let mut outcomes = Vec::with_capacity(messages.len());
         for message in messages {
             outcomes.push(self.send_one(message, permit).await);
@@ -372,7 +377,7 @@ impl Mailer for Smtp {
         outcomes
     }
 
-    async fn check(&self) -> Checked {
+    async fn check(&self) -> CheckResult {
         let Relay { host, port, .. } = &self.relay;
         let smtp = match self.with_timeout(self.connect()).await {
             Ok(smtp) => smtp,
@@ -382,18 +387,18 @@ impl Mailer for Smtp {
                     || error.is_client()
                     || error.is_response()
                     || error.is_tls()
-                    || is_refused(&error);
+                    || is_connection_refused(&error);
                 if !is_reached {
-                    return Checked::Unreached(format!(
+                    return CheckResult::Unreached(format!(
                         "{host}:{port} cannot be reached ({reason})"
                     ));
                 }
-                return Checked::wrong(
+                return CheckResult::wrong(
                     format!("{host}:{port} cannot be used ({reason})"),
                     "see mail.smtp_host, mail.smtp_port, mail.smtp_tls, mail.smtp_user",
                 );
             }
-            Err(_) => return Checked::Unreached(format!("{host}:{port} does not answer")),
+            Err(_) => return CheckResult::Unreached(format!("{host}:{port} does not answer")),
         };
         let encryption = if smtp.is_encrypted() { "encrypted" } else { "in plain text" };
         let login = match self.relay.login {
@@ -401,7 +406,7 @@ impl Mailer for Smtp {
             None => "no login is configured",
         };
         self.quit(smtp).await;
-        Checked::ready(format!("{host}:{port} answers, {encryption}, and {login}"))
+        CheckResult::ready(format!("{host}:{port} answers, {encryption}, and {login}"))
     }
 
     fn name(&self) -> &str {

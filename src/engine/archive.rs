@@ -3,7 +3,7 @@
 //! A day in the window stays. So does one with pending fan-outs or with unexpired events that may
 //! still be emailed, unless `force` is set (P9). An export is verified before its day is dropped,
 //! and the day is dropped only if it still matches. A process holds the lease `day:<day>` while it
-//! works on a day, and stops when it loses the lease. Start with [`Archive::run`].
+//! works on a day, and stops when it loses the lease. Start with [`ArchiveService::run`].
 //! [`expired_records::Cleaner`] removes other expired records.
 
 pub mod expired_records;
@@ -16,27 +16,27 @@ use chrono::{SecondsFormat, TimeDelta};
 use futures::FutureExt;
 use futures::future::{Either, select};
 
-use super::digest::old_days::{BacklogDays, DayBacklog};
-use super::{Error, Result, Watcher};
+use super::digest::old_days::{BacklogService, DayBacklog};
+use super::{Error, Progress, Result};
 use crate::context::Context;
 use crate::domain::{Backlog, Day, PendingCounts};
-use crate::store::{Counted, Release};
+use crate::store::{CountedRecords, LeasesToEnd};
 use crate::wire::transfer::{DayFate, DayReport};
 
 mod file;
 
 use file::ExportDraft;
-pub(crate) use file::{BoundedLines, UNFINISHED, chunks, lines, restore_lines};
-pub use file::{Summary, part_of};
+pub(crate) use file::{BoundedLines, UNFINISHED_MARKER, chunk_lines, read_lines, restore_lines};
+pub use file::{ExportSummary, part_number};
 
 /// How long the lease outlives a process that died. Live processes renew it every 20 seconds.
 const LEASE: TimeDelta = TimeDelta::minutes(1);
 
 /// Archives and restores days, each under the lease of the day.
-pub struct Archive {
+pub struct ArchiveService {
     pub(crate) context: Arc<Context>,
     /// Counts and notes the backlog of a day.
-    pub backlog: BacklogDays,
+    pub backlog: BacklogService,
 }
 
 /// Selects the days to drop, and how.
@@ -53,13 +53,13 @@ pub struct ArchiveRequest {
     pub force: bool,
 }
 
-impl Archive {
+impl ArchiveService {
     /// Processes all days, oldest first, and adds the outcome of each to `reports`. The caller thus
     /// knows what was dropped even if the run fails. A day that fails does not stop the others.
     pub async fn run(
         &self,
         request: &ArchiveRequest,
-        progress: &dyn Watcher,
+        progress: &dyn Progress,
         reports: &mut Vec<DayReport>,
     ) -> Result<()> {
         if let (Some(folder), false) = (&request.export, request.dry_run) {
@@ -67,17 +67,18 @@ impl Archive {
             file::create_folder(folder)?;
         }
         let now = self.context.clock.now();
-        let window = self.backlog.days_read(now).window;
+        let window = self.backlog.days_to_read(now).window;
         let oldest_kept = Day::of(now - request.keep);
         let days = self.context.store.days().await?;
-        let counted: Vec<Counted> = days.iter().copied().map(Counted::Stacks).collect();
+        let counted: Vec<CountedRecords> =
+            days.iter().copied().map(CountedRecords::Stacks).collect();
         let counts = self.context.store.count(&counted).await?;
-        progress.total(days.len() as u64);
+        progress.set_total(days.len() as u64);
         for (day, stacks) in days.into_iter().zip(counts) {
             let fate = if day >= window.first() {
                 DayFate::InWindow
             } else if day >= oldest_kept {
-                DayFate::Young
+                DayFate::TooYoung
             } else {
                 self.archive_old_day(day, stacks, request).await.unwrap_or_else(failed)
             };
@@ -101,7 +102,7 @@ impl Archive {
             return Ok(DayFate::Dropped { file });
         }
         let work = self.export_and_drop(day, stacks, request).boxed();
-        Ok(self.with_lease(day, work).await?.unwrap_or(DayFate::Held))
+        Ok(self.with_lease(day, work).await?.unwrap_or(DayFate::Leased))
     }
 
     /// Exports and drops a day whose lease this process holds. `stacks` is its number of stacks
@@ -116,7 +117,7 @@ impl Archive {
         store.fix_day(day).await?;
         // Another process may have archived it since it was listed.
         if !store.days().await?.contains(&day) {
-            return Ok(DayFate::Held);
+            return Ok(DayFate::Leased);
         }
         if let Some(fate) = self.reason_to_keep(day, request).await? {
             return Ok(fate);
@@ -133,7 +134,7 @@ impl Archive {
             let is_dropped = store.drop_day(day, &sum).await?;
             // If it was not empty when it was listed, another process has archived it since.
             let was_empty = is_dropped && stacks == 0;
-            let fate = if was_empty { DayFate::Dropped { file: None } } else { DayFate::Held };
+            let fate = if was_empty { DayFate::Dropped { file: None } } else { DayFate::Leased };
             return Ok(fate);
         }
         // This check covers events that arrived before the export. `drop_day` detects later ones.
@@ -165,27 +166,27 @@ impl Archive {
             return Ok(Some(DayFate::Busy));
         }
         let unexpired = self.unexpired_backlog(day, request.dry_run).await?;
-        let PendingCounts { people, events } = unexpired;
-        Ok((!unexpired.is_nothing()).then_some(DayFate::Unmailed { people, events }))
+        let PendingCounts { users: people, events } = unexpired;
+        Ok((!unexpired.is_zero()).then_some(DayFate::NotEmailed { users: people, events }))
     }
 
     /// Returns the wanted events of the day that no digest included and that have not expired. If
     /// only users who may not be emailed have any, these expire here once the day is too old.
     async fn unexpired_backlog(&self, day: Day, dry_run: bool) -> Result<PendingCounts> {
         let old = self.backlog.day(day).await?;
-        let DayBacklog { backlog, in_open_deliveries } = self.backlog.count(day).await?;
+        let DayBacklog { backlog, in_open_deliveries } = self.backlog.count_backlog(day).await?;
         let now = self.context.clock.now();
-        let unexpired = backlog.all().without(old.expired().all);
-        let is_blocked = backlog.mailable.is_nothing() && in_open_deliveries.is_nothing();
-        let expires = is_blocked && self.backlog.days_read(now).is_too_old(day);
+        let unexpired = backlog.total().saturating_sub(old.expired().all);
+        let is_blocked = backlog.mailable.is_zero() && in_open_deliveries.is_zero();
+        let expires = is_blocked && self.backlog.days_to_read(now).is_expired(day);
         if dry_run {
             return Ok(if expires { PendingCounts::default() } else { unexpired });
         }
-        if expires && !unexpired.is_nothing() {
+        if expires && !unexpired.is_zero() {
             let expired = self.backlog.expire(&old, now).await?;
             return Ok(expired.map_or(unexpired, |_| PendingCounts::default()));
         }
-        let current = if unexpired.is_nothing() { Backlog::default() } else { backlog };
+        let current = if unexpired.is_zero() { Backlog::default() } else { backlog };
         self.backlog.store_backlog(&old, current, now).await?;
         Ok(unexpired)
     }
@@ -199,11 +200,11 @@ impl Archive {
     ///
     /// [`Error::Conflict`] if another process holds the day, [`Error::Damaged`] if the file is
     /// damaged.
-    pub async fn restore(&self, path: &Path, progress: &dyn Watcher) -> Result<Summary> {
+    pub async fn restore(&self, path: &Path, progress: &dyn Progress) -> Result<ExportSummary> {
         let summary = file::verify(path)?;
         let (clock, store) = (&self.context.clock, self.context.store.as_ref());
-        let days = self.backlog.days_read(clock.now());
-        let is_expired = days.is_too_old(summary.day);
+        let days = self.backlog.days_to_read(clock.now());
+        let is_expired = days.is_expired(summary.day);
         let work = async {
             store.fix_day(summary.day).await?;
             // Its events may have to be emailed, even if this process dies in between.
@@ -237,7 +238,7 @@ impl Archive {
             Either::Left((result, _)) => result,
             Either::Right((error, _)) => Err(error),
         };
-        let lease = Release::Lease { name: &lease_of(day), owner: &self.context.owner };
+        let lease = LeasesToEnd::Lease { name: &day_lease_name(day), owner: &self.context.owner };
         let released = self.context.store.release(&lease).await;
         let output = result?;
         released?;
@@ -261,7 +262,7 @@ impl Archive {
         let now = self.context.clock.now();
         let lease = self.context.lease_until(now + LEASE);
         let store = &self.context.store;
-        Ok(store.lease(&lease_of(day), &lease, now).await?)
+        Ok(store.lease(&day_lease_name(day), &lease, now).await?)
     }
 }
 
@@ -273,7 +274,7 @@ fn failed(error: Error) -> DayFate {
 }
 
 /// Returns the name of the day's lease.
-pub(crate) fn lease_of(day: Day) -> String {
+pub(crate) fn day_lease_name(day: Day) -> String {
     format!("day:{day}")
 }
 

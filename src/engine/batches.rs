@@ -2,7 +2,7 @@
 //!
 //! [`Accumulator`] decides each change, and the store applies it by compare-and-set. Therefore a
 //! user has one open batch per key under any race, and an event joins once. Fan-outs call
-//! [`BatchService::join`], workers [`BatchService::step`], and operators the other methods.
+//! [`BatchService::join`], workers [`BatchService::end_due_batches`], and operators the other methods.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -12,20 +12,20 @@ use futures::{FutureExt, StreamExt, TryStreamExt};
 
 use crate::context::Context;
 use crate::domain::batch::{
-    Accumulator, AccumulatorId, Addition, BatchItem, MOST_ENDED, RemovedEvents,
+    Accumulator, AccumulatorId, BatchAppend, BatchItem, MAX_ENDED, RemovedEvents,
 };
 use crate::domain::fanout::check_objects;
 use crate::domain::{
-    Batch, BatchPolicy, BatchState, Delivery, DeliveryId, Event, EventType, Id, ObjectId, Occasion,
-    User, UserId, distinct,
+    Batch, BatchPolicy, BatchState, Delivery, DeliveryId, DeliverySource, Event, EventType, Id,
+    ObjectId, User, UserId, distinct,
 };
-use crate::engine::eligibility::event_facts::Catalog;
-use crate::engine::{Error, Result, Watcher, crash};
+use crate::engine::eligibility::event_facts::EventFacts;
+use crate::engine::{Error, Progress, Result, crash};
 use crate::store::{self, AccumulatorFilter};
 use crate::wire::batch::BatchView;
 use crate::wire::run_report::EndedBatches;
 
-pub use crate::domain::batch::End;
+pub use crate::domain::batch::EndAction;
 /// Selects batches.
 pub use crate::store::BatchFilter;
 
@@ -84,7 +84,7 @@ impl BatchService {
                     added += accumulator.join(&join.items, at, &join.policy, || ids.next(at));
                 }
                 if added > 0 {
-                    if accumulator.ended.len() > MOST_ENDED {
+                    if accumulator.ended.len() > MAX_ENDED {
                         accumulator.advance(at);
                     }
                     changed.push(accumulator);
@@ -101,7 +101,7 @@ impl BatchService {
             for ((accumulator, joins), is_stored) in with_joins.zip(are_stored) {
                 if !is_stored {
                     remaining.push(joins);
-                } else if accumulator.ended.len() > MOST_ENDED {
+                } else if accumulator.ended.len() > MAX_ENDED {
                     full.push(accumulator);
                 }
             }
@@ -124,7 +124,7 @@ impl BatchService {
                 return Ok(false);
             }
             let items = joins.iter().flat_map(|join| join.items.iter().cloned()).collect();
-            let Some(addition) = Addition::new(items, at, &policy) else {
+            let Some(addition) = BatchAppend::new(items, at, &policy) else {
                 return Ok(false);
             };
             let index = additions.len();
@@ -143,7 +143,7 @@ impl BatchService {
     /// opened under a derived id (P2, P4). Only then does the accumulator forget it, compared by
     /// its events. After a crash the accumulator is still due, and each step can be repeated.
     /// Workers share the work by leases on accumulators.
-    pub async fn step(&self) -> store::Result<Option<EndedBatches>> {
+    pub async fn end_due_batches(&self) -> store::Result<Option<EndedBatches>> {
         let (store, ids) = (&self.context.store, &self.context.ids);
         let (now, lease) = (self.context.clock.now(), self.context.config.fanout.lease);
         let filter = AccumulatorFilter::Due(now);
@@ -151,10 +151,10 @@ impl BatchService {
         if due.is_empty() {
             return Ok(None);
         }
-        let closing = due.iter().filter_map(|accumulator| accumulator.closing(now));
+        let closing = due.iter().filter_map(|accumulator| accumulator.due_batch(now));
         let quiet_until = quiet_until(&self.context, closing.cloned(), now).await?;
         for accumulator in &mut due {
-            let closing = accumulator.closing(now);
+            let closing = accumulator.due_batch(now);
             if let Some(until) = closing.and_then(|batch| quiet_until.get(&batch.id)) {
                 accumulator.defer(*until);
             }
@@ -171,10 +171,10 @@ impl BatchService {
     }
 
     /// Steps until no batch is due, or until `progress` asks to stop.
-    pub async fn drain(&self, progress: &dyn Watcher) -> store::Result<EndedBatches> {
+    pub async fn drain(&self, progress: &dyn Progress) -> store::Result<EndedBatches> {
         let mut total = EndedBatches::default();
-        while !progress.stopping()
-            && let Some(ended) = self.step().await?
+        while !progress.should_stop()
+            && let Some(ended) = self.end_due_batches().await?
         {
             total += ended;
         }
@@ -242,7 +242,7 @@ impl BatchService {
         queue_position: DateTime<Utc>,
         now: DateTime<Utc>,
     ) -> Delivery {
-        let occasion = Occasion::Batch(batch.id, queue_position);
+        let occasion = DeliverySource::Batch(batch.id, queue_position);
         let marker = self.context.ids.next(now);
         Delivery::new(DeliveryId::batch(batch.id), batch.user.clone(), occasion, marker, now)
     }
@@ -285,19 +285,19 @@ impl BatchService {
 
     /// Returns batches for display, with object titles and the outcomes of their emails.
     pub async fn views(&self, batches: Vec<Batch>) -> Result<Vec<BatchView>> {
-        let mut catalog = Catalog::of_emails(&self.context);
-        let items = batches.iter().flat_map(|batch| &batch.contents.items);
+        let mut catalog = EventFacts::for_emails(&self.context);
+        let items = batches.iter().flat_map(|batch| &batch.events.items);
         let events: Vec<Event> = items.cloned().map(Event::from).collect();
-        catalog.load(events.iter()).await?;
+        catalog.load_objects_and_retractions(events.iter()).await?;
         let ids: Vec<DeliveryId> =
             batches.iter().map(|batch| DeliveryId::batch(batch.id)).collect();
         let deliveries = self.context.store.deliveries(&ids).await?;
         let now = self.context.clock.now();
         let quiet_until = quiet_until(&self.context, batches.iter().cloned(), now).await?;
-        let title = |event: &Event| catalog.record(event)?.title.clone();
+        let title = |event: &Event| catalog.object(event)?.title.clone();
         let view = |(batch, delivery): (Batch, _)| {
             let quiet_until = quiet_until.get(&batch.id).copied();
-            BatchView::of(batch, delivery, quiet_until, title)
+            BatchView::from_batch(batch, delivery, quiet_until, title)
         };
         Ok(batches.into_iter().zip(deliveries).map(view).collect())
     }
@@ -310,7 +310,7 @@ impl BatchService {
 
     /// Returns the accumulator that contains this batch, as open or as ended but not filed.
     async fn accumulator_of(&self, id: Id) -> Result<Option<Accumulator>> {
-        let filter = AccumulatorFilter::Of(id);
+        let filter = AccumulatorFilter::WithBatch(id);
         Ok(self.context.store.find_accumulators(&filter, 1).await?.pop())
     }
 
@@ -319,7 +319,7 @@ impl BatchService {
     /// # Errors
     ///
     /// [`Error::Conflict`] if the batch is not open any more.
-    pub async fn end(&self, id: Id, how: End) -> Result<Option<Batch>> {
+    pub async fn end(&self, id: Id, how: EndAction) -> Result<Option<Batch>> {
         let now = self.context.clock.now();
         let (mut earlier_state, mut ended) = (None, Vec::new());
         if let Some(accumulator) = self.accumulator_of(id).await? {
@@ -360,7 +360,7 @@ impl BatchService {
         check_objects(objects.len())?;
         let (mut total, mut after) = (RemovedEvents::default(), None);
         loop {
-            let filter = AccumulatorFilter::Holding(kind, objects, after.as_ref());
+            let filter = AccumulatorFilter::WithEvent(kind, objects, after.as_ref());
             let store = &self.context.store;
             let accumulators = store.find_accumulators(&filter, ACCUMULATORS_PER_READ).await?;
             let Some(last) = accumulators.last() else {
@@ -445,8 +445,8 @@ pub(crate) async fn quiet_until(
         users.filter(|user| user.quiet.is_some()).map(|user| (user.id.clone(), user)).collect();
     let deferral = |batch: &Batch| {
         let user = users_with_quiet_hours.get(&batch.user)?;
-        let kinds = batch.contents.items.iter().map(|item| &item.t);
-        let at = batch.asks_quiet_hours_at(now);
+        let kinds = batch.events.items.iter().map(|item| &item.t);
+        let at = batch.quiet_hours_check_time(now);
         let default_tz = context.config.digest.schedule.tz;
         let quiet_until = user.quiet_until(kinds, at, default_tz, &context.policies);
         let is_deferred = batch.deferred && batch.closes_at > now;

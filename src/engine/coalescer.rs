@@ -14,7 +14,7 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 use crate::store::{Error, Result};
 
 /// The most requests in one call.
-pub(crate) const MOST: usize = 250;
+pub(crate) const MAX_REQUESTS_PER_CALL: usize = 250;
 
 /// Combines requests of one kind. A process has one for each kind.
 pub struct Coalescer<Q, A> {
@@ -98,11 +98,11 @@ where
         }
     }
 
-    /// Removes up to [`MOST`] requests from the queue and discards those of dropped callers.
+    /// Removes up to [`MAX_REQUESTS_PER_CALL`] requests from the queue and discards those of dropped callers.
     fn take_batch(&self) -> Vec<WaitingCall<Q, A>> {
         let mut waiting = self.waiting();
         waiting.retain(|call| !call.reply.is_closed());
-        let count = waiting.len().min(MOST);
+        let count = waiting.len().min(MAX_REQUESTS_PER_CALL);
         waiting.drain(..count).collect()
     }
 

@@ -71,7 +71,7 @@ async fn a_call_contains_at_most_the_maximum_number_of_requests() {
     let (coalescer, server) = <(Arc<Coalescer<_, _>>, Arc<Server>)>::default();
     let end = server.next();
     let call = |number| coalescer.call(number, |all| server.clone().call(all));
-    let mut all = pin!(join_all((0..2 * MOST + 5).map(call)));
+    let mut all = pin!(join_all((0..2 * MAX_REQUESTS_PER_CALL + 5).map(call)));
 
     assert!(once(all.as_mut()).await.is_pending());
     end.send(Ok(())).unwrap();
@@ -79,7 +79,7 @@ async fn a_call_contains_at_most_the_maximum_number_of_requests() {
 
     assert!(results.into_iter().enumerate().all(|(n, result)| result.unwrap() == 10 * n));
     let sizes: Vec<usize> = server.calls().iter().map(Vec::len).collect();
-    assert_eq!(sizes, [1, MOST, MOST, 4]);
+    assert_eq!(sizes, [1, MAX_REQUESTS_PER_CALL, MAX_REQUESTS_PER_CALL, 4]);
 }
 
 #[tokio::test]
@@ -139,13 +139,13 @@ async fn after_a_call_without_a_result_each_waiting_caller_calls_alone() {
 #[tokio::test]
 async fn an_outage_fails_all_waiting_callers_and_other_errors_are_retried_alone() {
     for (error, failed, calls) in [
-        (Error::database("accepting", "the disk is full"), MOST + 9, 2),
-        (Error::corrupt("fan-out 7", "it is torn"), 0, MOST + 3),
+        (Error::database("accepting", "the disk is full"), MAX_REQUESTS_PER_CALL + 9, 2),
+        (Error::corrupt("fan-out 7", "it is torn"), 0, MAX_REQUESTS_PER_CALL + 3),
     ] {
         let (coalescer, server) = <(Arc<Coalescer<_, _>>, Arc<Server>)>::default();
         let [first, second] = [server.next(), server.next()];
         let call = |number| coalescer.call(number, |all| server.clone().call(all));
-        let mut all = Box::pin(join_all((0..MOST + 10).map(call)));
+        let mut all = Box::pin(join_all((0..MAX_REQUESTS_PER_CALL + 10).map(call)));
         assert!(once(all.as_mut()).await.is_pending());
 
         first.send(Ok(())).unwrap();

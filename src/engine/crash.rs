@@ -2,11 +2,11 @@
 //!
 //! They exist only with debug assertions; release builds do not contain them.
 //! `TIDINGS_CRASH=after-send:3` aborts the process the third time that it reaches the point.
-//! `TIDINGS_STOP` suspends it there with `SIGSTOP`. [`POINTS`], [`OF_AN_EXPORT`] and
-//! [`OF_AN_IMPORT`] list all points, so that a test can cover each.
+//! `TIDINGS_STOP` suspends it there with `SIGSTOP`. [`EMAIL_POINTS`], [`EXPORT_POINTS`] and
+//! [`IMPORT_POINTS`] list all points, so that a test can cover each.
 
 /// All points, in the order in which an event and its email reach them.
-pub const POINTS: [&str; 20] = [
+pub const EMAIL_POINTS: [&str; 20] = [
     "after-accept",
     "after-push",
     "after-join",
@@ -30,10 +30,10 @@ pub const POINTS: [&str; 20] = [
 ];
 
 /// All points of an export, in the order in which it passes them.
-pub const OF_AN_EXPORT: [&str; 2] = ["export-written", "export-compared"];
+pub const EXPORT_POINTS: [&str; 2] = ["export-written", "export-compared"];
 
 /// All points of an import, in the order in which it passes them.
-pub const OF_AN_IMPORT: [&str; 5] =
+pub const IMPORT_POINTS: [&str; 5] =
     ["import-checked", "import-marked", "import-put", "import-noted", "import-compared"];
 
 /// Aborts or suspends the process here, if a test asked for it.
@@ -43,7 +43,7 @@ pub(crate) fn point(name: &str) {
 
     static CRASH_VISITS: AtomicU32 = AtomicU32::new(0);
     static STOP_VISITS: AtomicU32 = AtomicU32::new(0);
-    let mut points = POINTS.iter().chain(&OF_AN_EXPORT).chain(&OF_AN_IMPORT);
+    let mut points = EMAIL_POINTS.iter().chain(&EXPORT_POINTS).chain(&IMPORT_POINTS);
     debug_assert!(points.any(|point| *point == name), "{name} is not listed");
     if is_armed("TIDINGS_CRASH", name, &CRASH_VISITS) {
         std::process::abort();

@@ -16,7 +16,7 @@ mod sender;
 mod throttle;
 
 pub use compose::Compose;
-pub(crate) use compose::{Selected, SentEmail};
+pub(crate) use compose::{ReconstructedEmail, SelectedEvents};
 pub use headers::Headers;
 pub use ledger::{Ledger, RunTally};
 pub use outcomes::RetryPolicy;

@@ -3,7 +3,7 @@
 //! A user is due if an event was pending when their hour came, and the period has no row yet or a
 //! failed one to retry. So a second run sends nothing (P2). The row is written first, and
 //! [`super::delivery`] sends it. Days before the window are read while they have a backlog
-//! ([`old_days`]). Start with [`Digests::run`]; [`due_users`] checks the users of a chunk.
+//! ([`old_days`]). Start with [`DigestService::run`]; [`due_users`] checks the users of a chunk.
 
 pub mod due;
 mod due_users;
@@ -16,20 +16,20 @@ use futures::stream::{self, BoxStream};
 use futures::{FutureExt, StreamExt};
 use tokio::task::JoinSet;
 
-use super::eligibility::{self, event_facts::Catalog};
-use super::{Result, Watcher, came_to, crash};
+use super::eligibility::{self, event_facts::EventFacts};
+use super::{Progress, Result, crash, task_output};
 use crate::context::Context;
-use crate::domain::day_stack::{BadStack, EventAt};
+use crate::domain::day_stack::{DefectiveStack, StackEvent};
 use crate::domain::delivery::{Corrected, Correction, Reopening};
 use crate::domain::{
-    Backlog, Cadence, Day, DaysRead, Delivery, DeliveryId, EmailContent, Id, Occasion, User,
-    UserId, UserStacks, distinct,
+    Backlog, Cadence, Day, Delivery, DeliveryId, DeliverySource, DigestDays, EmailContent, Id,
+    User, UserId, UserStacks, distinct,
 };
 use crate::engine::delivery::Sender;
 use crate::render::EmailDraft;
 use crate::store;
 use crate::wire::run_report::DigestReport;
-use old_days::{BacklogDays, BacklogTotals, OldDays, SCAN_CHUNK};
+use old_days::{BacklogService, BacklogTotals, OldDays, SCAN_CHUNK};
 
 /// The options of a digest run.
 #[derive(Debug, Clone, Default)]
@@ -47,7 +47,7 @@ pub struct DigestRequest {
     pub patience: Option<TimeDelta>,
     /// Whether a run ignores the users' hours: every user with pending events is due who got no
     /// digest in the current period.
-    pub now: bool,
+    pub ignore_hours: bool,
     /// Whether the run only reports what it would send, and writes nothing.
     pub dry_run: bool,
 }
@@ -55,13 +55,13 @@ pub struct DigestRequest {
 /// Receives the digests that a dry run finds, in the order of user ids.
 pub type OnDigest<'a> = dyn FnMut(EmailDraft) + Send + 'a;
 
-/// Runs digests: finds the due ones and sends or only shows them. Start with [`Digests::run`].
-pub struct Digests {
+/// Runs digests: finds the due ones and sends or only shows them. Start with [`DigestService::run`].
+pub struct DigestService {
     /// Sends the due digests.
     pub sender: Sender,
     pub(crate) context: Arc<Context>,
     /// Knows which days before the window have a backlog, and stores its counts.
-    pub backlog: BacklogDays,
+    pub backlog: BacklogService,
 }
 
 struct DueUser<'a> {
@@ -73,22 +73,22 @@ struct DueUser<'a> {
     id: DeliveryId,
     /// The failed row that is retried, if the digest has one.
     failed: Option<Delivery>,
-    wanted: Vec<EventAt<'a>>,
+    wanted: Vec<StackEvent<'a>>,
 }
 
 impl DueUser<'_> {
-    fn occasion(&self) -> Occasion {
-        Occasion::Digest(self.cadence, self.period.clone())
+    fn occasion(&self) -> DeliverySource {
+        DeliverySource::Digest(self.cadence, self.period.clone())
     }
 }
 
 /// A run, with its options and its results so far.
 struct Run<'a> {
-    digests: &'a Digests,
+    digests: &'a DigestService,
     request: &'a DigestRequest,
     /// The caller's receiver of the digests of a dry run; `None` for a run that sends.
     on_digest: Option<&'a mut OnDigest<'a>>,
-    progress: &'a dyn Watcher,
+    progress: &'a dyn Progress,
     /// The time of the run.
     at: DateTime<Utc>,
     /// Its tally counts the outcomes of the run's emails.
@@ -98,7 +98,7 @@ struct Run<'a> {
     /// Whether a due user was skipped because of an open email. It is an earlier digest, or this
     /// one, opened by another process.
     skipped_open: bool,
-    catalog: Catalog,
+    catalog: EventFacts,
     backlog_totals: BacklogTotals,
 }
 
@@ -117,13 +117,13 @@ type Sending = JoinSet<Result<()>>;
 /// The most chunks that are sent at a time.
 const MAX_CHUNKS_IN_FLIGHT: usize = 2;
 
-impl Digests {
+impl DigestService {
     /// Sends the due digests, after the deliveries that an earlier run left unfinished. Memory is
     /// bounded by the chunk, plus the id and the reason of each deferred email.
     pub async fn run(
         &self,
         request: &DigestRequest,
-        progress: &dyn Watcher,
+        progress: &dyn Progress,
     ) -> Result<DigestReport> {
         let mut report = DigestReport::default();
         self.run_into(&mut report, request, progress).await?;
@@ -136,7 +136,7 @@ impl Digests {
         &self,
         report: &mut DigestReport,
         request: &DigestRequest,
-        progress: &dyn Watcher,
+        progress: &dyn Progress,
     ) -> Result<()> {
         let run = Run::new(self, request, report, None, progress);
         run.scan().await?;
@@ -149,7 +149,7 @@ impl Digests {
         &self,
         request: &DigestRequest,
         on_digest: &mut OnDigest<'_>,
-        progress: &dyn Watcher,
+        progress: &dyn Progress,
     ) -> Result<DigestReport> {
         let request = DigestRequest { dry_run: true, ..request.clone() };
         let mut report = DigestReport::default();
@@ -196,11 +196,11 @@ impl Drop for Run<'_> {
 
 impl<'a> Run<'a> {
     fn new(
-        digests: &'a Digests,
+        digests: &'a DigestService,
         request: &'a DigestRequest,
         report: &'a mut DigestReport,
         on_digest: Option<&'a mut OnDigest<'a>>,
-        progress: &'a dyn Watcher,
+        progress: &'a dyn Progress,
     ) -> Self {
         let at = request.at.unwrap_or_else(|| digests.context.clock.now());
         Self {
@@ -212,8 +212,8 @@ impl<'a> Run<'a> {
             sender: digests.sender.with_new_tally(),
             report,
             skipped_open: false,
-            catalog: Catalog::of_emails(&digests.context),
-            backlog_totals: BacklogTotals::new(&digests.backlog.days_read(at)),
+            catalog: EventFacts::for_emails(&digests.context),
+            backlog_totals: BacklogTotals::new(&digests.backlog.days_to_read(at)),
         }
     }
 
@@ -225,11 +225,11 @@ impl<'a> Run<'a> {
     async fn scan(mut self) -> Result<bool> {
         let (digests, at) = (self.digests, self.at);
         if self.sends() {
-            self.report.ended = self.sender.drain().await?.why_ended();
-            self.report.left_over = self.sender.ledger.tally.begun();
+            self.report.ended = self.sender.drain().await?.end_reason();
+            self.report.left_over = self.sender.ledger.tally.started_count();
             digests.context.store.catch_up().await?;
         }
-        let days = digests.backlog.days_read(at);
+        let days = digests.backlog.days_to_read(at);
         let old_days = digests.backlog.old_days(&days).await?;
         let chunks = self.chunks(&days, &old_days);
         let mut sending = Sending::new();
@@ -239,18 +239,18 @@ impl<'a> Run<'a> {
         scanned?;
         sent.into_iter().collect::<Result<()>>()?;
         let Backlog { mailable, blocked } = self.backlog_totals.total;
-        (self.report.backlog.older, self.report.backlog.blocked) = (mailable, blocked);
+        (self.report.backlog.backlog, self.report.backlog.blocked) = (mailable, blocked);
         // Only a run that reads all users may store their backlog.
         if self.sends() && self.request.users.is_none() && !self.backlog_totals.is_partial {
             self.settle_backlog(&old_days).await?;
         }
         if let Some(patience) = self.request.patience.filter(|_| self.sends())
-            && let Some(ended) = self.sender.see_through(patience, self.progress).await?
+            && let Some(ended) = self.sender.wait_until_settled(patience, self.progress).await?
         {
             self.report.ended.get_or_insert(ended);
         }
         let dry_run = &mut self.report.dry_run;
-        dry_run.no_brand = dry_run.unknown_brands.values().sum();
+        dry_run.waits_for_brand = dry_run.unknown_brands.values().sum();
         Ok(self.skipped_open)
     }
 
@@ -258,7 +258,7 @@ impl<'a> Run<'a> {
     /// with a backlog.
     fn chunks(
         &self,
-        days: &DaysRead,
+        days: &DigestDays,
         old_days: &OldDays,
     ) -> BoxStream<'a, store::Result<Vec<UserStacks>>> {
         let digests = self.digests;
@@ -266,11 +266,11 @@ impl<'a> Run<'a> {
             self.request.users.as_ref().is_some_and(|users| users.len() > SCAN_CHUNK);
         let extra_days: Vec<Day> = if is_long_list {
             // For a long list, skip days with only blocked users. The next full run reads them.
-            old_days.older.iter().map(|old| old.day).collect()
+            old_days.mailable.iter().map(|old| old.day).collect()
         } else {
             old_days.with_blocked().map(|old| old.day).collect()
         };
-        let window = days.window.with(extra_days);
+        let window = days.window.extended_by(extra_days);
         let Some(users) = &self.request.users else {
             return digests.context.store.scan(window, None, SCAN_CHUNK);
         };
@@ -289,7 +289,7 @@ impl<'a> Run<'a> {
         self.backlog_totals.store(backlog, old_days, self.at).await?;
         for old in &old_days.too_old {
             let expired = backlog.expire(old, self.at).await?.unwrap_or_default();
-            if !expired.all.is_nothing() {
+            if !expired.all.is_zero() {
                 *report.expired.entry(old.day).or_default() += expired.all;
                 report.expired_blocked += expired.blocked;
             }
@@ -306,7 +306,7 @@ impl<'a> Run<'a> {
         while let Some(stacks) = chunks.next().await {
             let rows = self.find_rows(stacks?).await?;
             self.begin_sending(&rows, sending).await?;
-            if self.report.limited || self.progress.stopping() {
+            if self.report.is_limited || self.progress.should_stop() {
                 self.backlog_totals.is_partial = true;
                 break;
             }
@@ -317,9 +317,10 @@ impl<'a> Run<'a> {
     /// Returns the rows of the due digests of these users. A dry run opens none: it passes the
     /// digests to the caller.
     async fn find_rows(&mut self, mut stacks: Vec<UserStacks>) -> Result<Vec<RowToOpen>> {
-        let bad: Vec<BadStack> = stacks.iter_mut().flat_map(UserStacks::remove_defective).collect();
+        let bad: Vec<DefectiveStack> =
+            stacks.iter_mut().flat_map(UserStacks::remove_defective).collect();
         self.backlog_totals.skip_days_of(&bad);
-        self.sender.ledger.tally.note_bad_stacks(bad);
+        self.sender.ledger.tally.count_bad_stacks(bad);
         if self.sends() {
             // A user who is skipped here waits for the next run, so reads must be current.
             self.digests.context.store.catch_up().await?;
@@ -371,7 +372,8 @@ impl<'a> Run<'a> {
             row.marker = failed.marker;
             row.attempts.made = failed.attempts.made;
             // If the operator asked for it, the retries start over.
-            row.attempts.reopened = if self.request.now { 0 } else { failed.attempts.reopened + 1 };
+            row.attempts.reopened =
+                if self.request.ignore_hours { 0 } else { failed.attempts.reopened + 1 };
         }
         RowToOpen { row, is_retry: due_user.failed.is_some() }
     }
@@ -382,28 +384,29 @@ impl<'a> Run<'a> {
         let chunk = self.digests.context.config.delivery.chunk;
         // After a failure, no further chunk begins.
         while let Some(sent) = sending.try_join_next() {
-            came_to(sent)?;
+            task_output(sent)?;
         }
         for rows in rows.chunks(chunk) {
             while sending.len() >= MAX_CHUNKS_IN_FLIGHT
                 && let Some(sent) = sending.join_next().await
             {
-                came_to(sent)?;
+                task_output(sent)?;
             }
             if self.report.ended.is_none() {
                 self.report.ended = match self.request.patience {
-                    Some(patience) => self.sender.wait_for_gate(patience, self.progress).await?,
+                    Some(patience) => self.sender.wait_until_open(patience, self.progress).await?,
                     // If sending is only delayed, open the rows now. They are sent once the
                     // throttle permits.
-                    None => self.sender.ready().await?.why_ended(),
+                    None => self.sender.throttle_state().await?.end_reason(),
                 };
             }
             if self.report.ended.is_some() {
-                self.report.due.held += rows.len() as u64;
+                self.report.due.not_started += rows.len() as u64;
                 continue;
             }
             let context = &self.digests.context;
-            let lease = context.lease_until(context.clock.now() + self.sender.ledger.lease());
+            let lease =
+                context.lease_until(context.clock.now() + self.sender.ledger.lease_duration());
             let mut leased = rows.to_vec();
             for RowToOpen { row, .. } in &mut leased {
                 row.lease = Some(lease.clone());
@@ -415,7 +418,7 @@ impl<'a> Run<'a> {
             self.report.due.busy += busy;
             self.skipped_open |= busy > 0;
             let sender = self.sender.clone();
-            let finishing = async move { sender.finish(ours).await };
+            let finishing = async move { sender.process_leased(ours).await };
             sending.spawn(finishing.boxed());
         }
         Ok(())

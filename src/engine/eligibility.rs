@@ -14,22 +14,23 @@ use chrono::{DateTime, Utc};
 use crate::context::Context;
 use crate::domain::feed_marks::ItemState;
 use crate::domain::{
-    Event, Facts, Inbox, Mutes, Policies, Position, Purpose, Stack, User, UserId, UserStacks,
+    EligibilityFacts, Event, Inbox, Mutes, Policies, Position, Purpose, Stack, User, UserId,
+    UserStacks,
 };
 use crate::store::Result;
-use event_facts::{Catalog, StackEvents};
+use event_facts::{EventFacts, StackEvents};
 
 /// Removes the excluded events from stacks with pending events, and the users who have none left.
 /// Returns the records of the other users in the order of their stacks.
 pub async fn exclude_ineligible(
     stacks: &mut Vec<UserStacks>,
-    catalog: &mut Catalog,
+    catalog: &mut EventFacts,
 ) -> Result<Vec<Option<User>>> {
     let has_pending =
         |user_stacks: &UserStacks| user_stacks.stacks.iter().any(Stack::has_uncovered);
     stacks.retain(has_pending);
-    let (users, inboxes) = load_readers(stacks, catalog).await?;
-    exclude(stacks, &users, &inboxes, StackEvents::Uncovered, catalog).await?;
+    let (users, inboxes) = load_users_and_inboxes(stacks, catalog).await?;
+    exclude_events(stacks, &users, &inboxes, StackEvents::Uncovered, catalog).await?;
     let with_users = std::mem::take(stacks).into_iter().zip(users);
     let (pending, users) = with_users.filter(|(user_stacks, _)| has_pending(user_stacks)).unzip();
     *stacks = pending;
@@ -37,9 +38,9 @@ pub async fn exclude_ineligible(
 }
 
 /// Loads the records of these users, and their inboxes if digests skip seen events.
-pub async fn load_readers(
+pub async fn load_users_and_inboxes(
     stacks: &[UserStacks],
-    catalog: &Catalog,
+    catalog: &EventFacts,
 ) -> Result<(Vec<Option<User>>, Vec<Option<Inbox>>)> {
     let ids: Vec<UserId> = stacks.iter().map(|user_stacks| user_stacks.user.clone()).collect();
     let context = catalog.context();
@@ -48,12 +49,12 @@ pub async fn load_readers(
 
 /// Removes the excluded events from stacks. The records and inboxes of their users are in the same
 /// order. Facts are only loaded for the events of the selection.
-pub async fn exclude(
+pub async fn exclude_events(
     stacks: &mut [UserStacks],
     users: &[Option<User>],
     inboxes: &[Option<Inbox>],
     selection: StackEvents,
-    catalog: &mut Catalog,
+    catalog: &mut EventFacts,
 ) -> Result<()> {
     catalog.begin_chunk();
     catalog.load_retractions(stacks, selection).await?;
@@ -72,14 +73,14 @@ pub async fn exclude(
         if !catalog.has_retractions() && start.is_none() && inbox.is_none() && mutes.is_empty() {
             continue;
         }
-        user_stacks.exclude(|position, event| {
-            let at = || event.at(position.stack.day);
-            let facts = Facts {
+        user_stacks.hide(|position, event| {
+            let at = || event.time(position.stack.day);
+            let facts = EligibilityFacts {
                 before_start: start.is_some_and(|start| start.hides(position, event)),
                 retracted: catalog.is_retracted(event),
                 muted: !mutes.is_empty() && is_muted(mutes, event, at(), catalog),
                 seen: inbox.as_ref().is_some_and(|inbox| is_seen(inbox, position)),
-                ..Facts::default()
+                ..EligibilityFacts::default()
             };
             catalog.exclusion(event, facts, Purpose::Email).is_some()
         });
@@ -106,12 +107,12 @@ pub fn is_seen(inbox: &Inbox, position: Position) -> bool {
 /// Returns whether a mute can exclude the event, before anything is looked up. `classify` ignores
 /// mutes of mandatory types.
 pub fn may_be_muted(mutes: &Mutes, event: &Event, at: DateTime<Utc>, policies: &Policies) -> bool {
-    mutes.may_cover(at) && !policies.is_mandatory(&event.t)
+    mutes.may_cover(at) && !policies.is_mandatory(&event.kind)
 }
 
 /// Returns whether the event's subject is muted. The event must have been loaded
 /// ([`load_mute_facts`]).
-pub fn is_muted(mutes: &Mutes, event: &Event, at: DateTime<Utc>, catalog: &Catalog) -> bool {
+pub fn is_muted(mutes: &Mutes, event: &Event, at: DateTime<Utc>, catalog: &EventFacts) -> bool {
     muted_since(mutes, event, at, catalog).is_some()
 }
 
@@ -120,17 +121,17 @@ pub fn muted_since(
     mutes: &Mutes,
     event: &Event,
     at: DateTime<Utc>,
-    catalog: &Catalog,
+    catalog: &EventFacts,
 ) -> Option<DateTime<Utc>> {
     let policies = catalog.policies();
     if !may_be_muted(mutes, event, at, policies) {
         return None;
     }
-    let object = catalog.record(event);
-    let phrase = policies.of(&event.t).phrase.as_ref();
+    let object = catalog.object(event);
+    let phrase = policies.policy(&event.kind).phrase.as_ref();
     let details = catalog.details(event);
-    let key = catalog.key(event);
-    mutes.cover(at, &key, object.as_deref(), phrase, details.as_deref())
+    let key = catalog.object_key(event);
+    mutes.covering_start(at, &key, object.as_deref(), phrase, details.as_deref())
 }
 
 /// Returns the events that may be muted, before anything is looked up.
@@ -144,18 +145,18 @@ fn possibly_muted<'a>(
     }
     events
         .filter(|(position, event)| {
-            may_be_muted(mutes, event, event.at(position.stack.day), policies)
+            may_be_muted(mutes, event, event.time(position.stack.day), policies)
         })
         .map(|(_, event)| event.clone())
         .collect()
 }
 
 /// Loads the objects and details of these events, for [`is_muted`].
-pub async fn load_mute_facts(events: Vec<Event>, catalog: &mut Catalog) -> Result<()> {
+pub async fn load_mute_facts(events: Vec<Event>, catalog: &mut EventFacts) -> Result<()> {
     if events.is_empty() {
         return Ok(());
     }
-    catalog.load(events.iter()).await?;
+    catalog.load_objects_and_retractions(events.iter()).await?;
     catalog.load_details(events.iter()).await
 }
 
@@ -166,12 +167,12 @@ pub type MutedPositions = HashMap<Position, DateTime<Utc>>;
 pub async fn muted_positions(
     user_stacks: &UserStacks,
     mutes: &Mutes,
-    catalog: &mut Catalog,
+    catalog: &mut EventFacts,
 ) -> Result<MutedPositions> {
     let events = || user_stacks.stacks.iter().flat_map(Stack::events);
     load_mute_facts(possibly_muted(events(), mutes, catalog.policies()), catalog).await?;
     let muted = events().filter_map(|(position, event)| {
-        let since = muted_since(mutes, event, event.at(position.stack.day), catalog)?;
+        let since = muted_since(mutes, event, event.time(position.stack.day), catalog)?;
         Some((position, since))
     });
     Ok(muted.collect())

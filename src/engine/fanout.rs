@@ -3,7 +3,7 @@
 //! A page is pushed, and its events join batches, before the cursor moves past it. Both steps can
 //! be repeated, so a crash loses and duplicates nothing (P1, P2). Fan-outs of one group share an
 //! audience scan, and each user gets one push. While one page is saved, the next is pushed. Start
-//! with [`Fanouts::drain`]; [`page`] reads and merges audiences.
+//! with [`FanOutService::drain`]; [`page`] reads and merges audiences.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -11,23 +11,23 @@ use std::sync::Arc;
 use chrono::TimeDelta;
 
 use super::batches::{BatchService, Join};
-use super::digest::old_days::BacklogDays;
+use super::digest::old_days::BacklogService;
 use super::feed::cache::FeedCache;
-use super::{Watcher, crash};
+use super::{Progress, crash};
 use crate::config;
 use crate::context::Context;
 use crate::domain::batch::{AccumulatorId, BatchItem};
 use crate::domain::{
-    BatchPolicy, ChangeNotice, Day, FanOutProgress, Fanout, Id, Route, User, UserId,
+    BatchPolicy, ChangeNotice, Day, Fanout, FanoutProgress, Id, Route, User, UserId,
 };
-use crate::store::{AtMost, Claimed, Pushed, Result};
+use crate::store::{ClaimLimit, ClaimedFanouts, PushOutcome, Result};
 use crate::wire::run_report::FannedOut;
 
 mod page;
 mod waiting;
 
 use page::{AudiencePage, AudienceScan};
-pub use waiting::Lingering;
+pub use waiting::WaitingFanouts;
 
 /// The most small fan-outs that a claim returns in addition.
 const MAX_SMALL: usize = 2_048;
@@ -35,15 +35,15 @@ const MAX_SMALL: usize = 2_048;
 const MAX_GROUPS: usize = 4;
 
 /// Fans accepted events out to their audiences.
-pub struct Fanouts {
+pub struct FanOutService {
     pub(crate) context: Arc<Context>,
     /// Adds events to the batches of users who get them by batch or at once.
     pub batches: BatchService,
     /// Notes that a day outside the window has changed.
-    pub backlog: BacklogDays,
+    pub backlog: BacklogService,
     pub(crate) feed_cache: Arc<FeedCache>,
     /// Large audiences that wait for further events.
-    pub lingering: Lingering,
+    pub waiting_fanouts: WaitingFanouts,
 }
 
 /// Fan-outs that will form a group.
@@ -66,7 +66,7 @@ struct FanOutGroup {
 struct PushedPage {
     group: FanOutGroup,
     page: AudiencePage,
-    pushed: Pushed,
+    pushed: PushOutcome,
     users: Vec<Option<User>>,
 }
 
@@ -77,7 +77,7 @@ impl GroupDraft {
 
     /// Returns whether the group stays within its limits with this fan-out: `max` fan-outs,
     /// `day_cap` entries for a user, and a page of named users.
-    fn fits(&self, fanout: &Fanout, max: usize, settings: &config::Fanout) -> bool {
+    fn fits(&self, fanout: &Fanout, max: usize, settings: &config::FanoutSettings) -> bool {
         let named = named_users(fanout);
         let most_named_entries = if fanout.audience.is_small() {
             named.iter().filter_map(|user| self.named_entries.get(user)).max()
@@ -111,13 +111,13 @@ impl FanOutGroup {
     }
 }
 
-impl Fanouts {
-    fn settings(&self) -> &config::Fanout {
+impl FanOutService {
+    fn settings(&self) -> &config::FanoutSettings {
         &self.context.config.fanout
     }
 
     /// Steps until nothing is pending, or until `progress` asks to stop.
-    pub async fn drain(&self, progress: &dyn Watcher) -> Result<FannedOut> {
+    pub async fn drain(&self, progress: &dyn Progress) -> Result<FannedOut> {
         self.drain_within(TimeDelta::zero(), progress).await
     }
 
@@ -126,10 +126,10 @@ impl Fanouts {
     pub async fn drain_within(
         &self,
         linger: TimeDelta,
-        progress: &dyn Watcher,
+        progress: &dyn Progress,
     ) -> Result<FannedOut> {
         let mut total = FannedOut::default();
-        while !progress.stopping()
+        while !progress.should_stop()
             && let Some(done) = self.step(linger, progress).await?
         {
             total += done;
@@ -139,10 +139,10 @@ impl Fanouts {
 
     /// Claims pending fan-outs and finishes them; `None` if none could be claimed. Large audiences
     /// take turns, one page each, with fan-outs that arrive meanwhile.
-    async fn step(&self, linger: TimeDelta, progress: &dyn Watcher) -> Result<Option<FannedOut>> {
+    async fn step(&self, linger: TimeDelta, progress: &dyn Progress) -> Result<Option<FannedOut>> {
         let mut done = FannedOut::default();
         let groups = self.next_groups(linger, &HashSet::new(), &mut done).await?;
-        if groups.is_empty() && done.is_whole() {
+        if groups.is_empty() && done.is_complete() {
             return Ok(None);
         }
         let mut queue = VecDeque::from(groups);
@@ -155,7 +155,7 @@ impl Fanouts {
                 under_way.extend(queue.iter().chain(saving).flat_map(FanOutGroup::ids));
             }
             let push_next = async {
-                if progress.stopping() {
+                if progress.should_stop() {
                     return Ok(None);
                 }
                 if claims {
@@ -207,10 +207,10 @@ impl Fanouts {
         let (mut short, mut long) = self.claim(under_way, done).await?;
         let arrivals = long.iter().map(|group| group.scans.len()).sum();
         let (now, max) = (self.context.clock.now(), self.settings().merge);
-        match self.lingering.take_if_due(arrivals, linger, max, now) {
+        match self.waiting_fanouts.take_if_due(arrivals, linger, max, now) {
             None => {
                 let arrived = long.into_iter().flat_map(FanOutGroup::fanouts);
-                self.lingering.delay(arrived, lease_end);
+                self.waiting_fanouts.delay(arrived, lease_end);
             }
             Some(waiting) if waiting.is_empty() => short.append(&mut long),
             Some(waiting) => {
@@ -238,10 +238,10 @@ impl Fanouts {
         let now = self.context.clock.now();
         let lease = self.context.lease_until(now + self.settings().lease);
         let any = self.settings().merge;
-        let most = AtMost { any, small: MAX_SMALL };
+        let most = ClaimLimit { any, small: MAX_SMALL };
         let claimed = self.context.store.claim_fanouts(&lease, now, most).await?;
-        let Claimed { mut fanouts, bad } = claimed;
-        done.bad_fanouts.note(bad);
+        let ClaimedFanouts { mut fanouts, bad } = claimed;
+        done.bad_fanouts.add(bad);
         fanouts.retain(|fanout| !under_way.contains(&fanout.id));
         // The store returns up to `any` fan-outs of any size, then small ones. If one of the first
         // `any` is large, only the rest are known to be small.
@@ -298,7 +298,7 @@ impl Fanouts {
         let FanOutGroup { day, scans } = &mut group;
         let page = AudiencePage::cut(scans);
         let user_ids: Vec<UserId> =
-            page.pushes.people.iter().map(|(user, _)| user.clone()).collect();
+            page.pushes.users.iter().map(|(user, _)| user.clone()).collect();
         // Their records and the next pages are read during the push.
         let (pushed, users, ()) = futures::try_join!(
             self.context.store.push(*day, self.settings().day_cap, &page.pushes),
@@ -307,10 +307,10 @@ impl Fanouts {
         )?;
         crash::point("after-push");
         // Polls of this process see the events before the store sends a change notice.
-        self.feed_cache.apply(&ChangeNotice::people(user_ids.iter().map(UserId::as_str)));
+        self.feed_cache.apply_notice(&ChangeNotice::users(user_ids.iter().map(UserId::as_str)));
         // The note of a day outside the window may say that nothing is left to email.
         let now = self.context.clock.now();
-        if *day < self.backlog.days_read(now).window.first() {
+        if *day < self.backlog.days_to_read(now).window.first() {
             self.backlog.reset_note(*day, now).await?;
         }
         Ok(PushedPage { group, page, pushed, users })
@@ -321,7 +321,7 @@ impl Fanouts {
     async fn settle(
         &self,
         pushed_page: PushedPage,
-        progress: &dyn Watcher,
+        progress: &dyn Progress,
     ) -> Result<(FanOutGroup, FannedOut)> {
         let PushedPage { mut group, page, pushed, users } = pushed_page;
         let joins = self.joins(&group.scans, &page, users);
@@ -329,9 +329,9 @@ impl Fanouts {
             self.batches.join(joins).await?;
             crash::point("after-join");
         }
-        progress.advance(page.pushes.people.len() as u64);
+        progress.advance(page.pushes.users.len() as u64);
         let mut done = FannedOut::default();
-        done.bad_stacks.note(page.bad_stacks(group.day, &pushed));
+        done.bad_stacks.add(page.bad_stacks(group.day, &pushed));
         page.count(&mut group.scans, &pushed);
         done += self.save(&mut group.scans).await?;
         Ok((group, done))
@@ -346,7 +346,7 @@ impl Fanouts {
     ) -> Vec<Join> {
         let mut items: Vec<Option<Arc<[BatchItem]>>> = vec![None; scans.len()];
         let mut joins = Vec::new();
-        for ((_, list), user) in page.pushes.people.iter().zip(users) {
+        for ((_, list), user) in page.pushes.users.iter().zip(users) {
             // A user without a record has no address.
             let Some(user) = user else { continue };
             for (scan, _) in &page.origins[*list] {
@@ -383,7 +383,7 @@ impl Fanouts {
         let default_tz = self.context.config.digest.schedule.tz;
         let now = self.context.clock.now();
         let held_until = user.quiet_until([&fanout.kind], now, default_tz, policies);
-        Some(BatchPolicy { held_until, ..policy })
+        Some(BatchPolicy { deferred_until: held_until, ..policy })
     }
 
     /// Reads the next users of each unfinished audience without unpushed users. The audiences share
@@ -401,7 +401,7 @@ impl Fanouts {
     async fn save(&self, scans: &mut Vec<AudienceScan>) -> Result<FannedOut> {
         let lease_end = self.context.clock.now() + self.settings().lease;
         let lease = self.context.lease_until(lease_end);
-        let progress: Vec<(Id, FanOutProgress)> =
+        let progress: Vec<(Id, FanoutProgress)> =
             scans.iter().map(|scan| (scan.fanout.id, scan.progress())).collect();
         let mut are_saved = self.context.store.save_fanouts(&lease, &progress).await?.into_iter();
         let mut done = FannedOut::default();
@@ -409,7 +409,7 @@ impl Fanouts {
             let is_saved = are_saved.next().unwrap_or(false);
             if is_saved {
                 done.counts += std::mem::take(&mut scan.unsaved);
-                done.done += u64::from(scan.is_finished());
+                done.completed += u64::from(scan.is_finished());
             }
             is_saved && !scan.is_finished()
         });
@@ -419,7 +419,7 @@ impl Fanouts {
 
 /// Returns the users that a small fan-out names; none for other fan-outs.
 fn named_users(fanout: &Fanout) -> &[UserId] {
-    if fanout.audience.is_small() { fanout.audience.named() } else { &[] }
+    if fanout.audience.is_small() { fanout.audience.named_users() } else { &[] }
 }
 
 /// Returns the events of a fan-out, one for each object, as they join batches.

@@ -2,7 +2,7 @@
 //!
 //! Pages do not shift while events arrive ([`crate::domain::feed_page`]). Counts are of items in
 //! the current feed; they are computed for each response and never stored. Start with
-//! [`Feeds::page`].
+//! [`FeedService::page`].
 
 pub mod cache;
 
@@ -14,17 +14,17 @@ use chrono::{DateTime, Utc};
 use super::Result;
 use super::coalescer::Coalescer;
 use super::eligibility;
-use super::eligibility::event_facts::Catalog;
-use super::users::personal::start_of;
+use super::eligibility::event_facts::EventFacts;
+use super::users::personal::load_start;
 use crate::context::Context;
-use crate::domain::day_stack::EventAt;
+use crate::domain::day_stack::StackEvent;
 use crate::domain::feed_marks::ItemState;
-use crate::domain::feed_page::{FeedCursor, GroupKey, Query, grouped, select};
-use crate::domain::object::topic_key;
+use crate::domain::feed_page::{FeedCursor, FeedQuery, GroupKey, group_items, select_events};
+use crate::domain::object::feed_topic;
 use crate::domain::user::TypePreference;
 use crate::domain::{
-    Day, DaySet, Event, EventType, Id, Inbox, Invalid, Object, ObjectId, ObjectKey, Route, Stack,
-    UserId, UserStacks, distinct,
+    Day, DaySet, Event, EventType, Id, Inbox, InvalidValue, Object, ObjectId, ObjectKey, Route,
+    Stack, UserId, UserStacks, distinct,
 };
 use crate::store::{self, FeedParts, Store};
 use crate::wire::feed::{FeedCounts, FeedGroup, FeedItem, FeedPage, GroupPage};
@@ -35,13 +35,13 @@ mod marks;
 pub use marks::{MAX_IDS, MarksInput};
 
 /// Reads feeds and marks their items.
-pub struct Feeds {
+pub struct FeedService {
     pub(crate) context: Arc<Context>,
     pub(crate) cache: Arc<FeedCache>,
     /// Combines concurrent reads of feeds.
-    pub(crate) reads: Arc<Coalescer<(DaySet, UserId), FeedParts>>,
+    pub(crate) feed_reads: Arc<Coalescer<(DaySet, UserId), FeedParts>>,
     /// Combines concurrent marks.
-    pub(crate) coalescer: Arc<Coalescer<(Inbox, Id), bool>>,
+    pub(crate) mark_writes: Arc<Coalescer<(Inbox, Id), bool>>,
 }
 
 /// A response, with the objects that it depends on.
@@ -85,7 +85,7 @@ pub struct FeedRequest {
     /// The user, who may have no record.
     pub user: UserId,
     /// The requested part of the feed: after a cursor, before an item, of one type or day.
-    pub query: Query,
+    pub query: FeedQuery,
     /// The most items or groups on the page, 1 to 200.
     pub limit: usize,
     /// Whether a first page may be built from a valid cached window instead of the store.
@@ -113,7 +113,7 @@ fn cut_to_fit<T>(list: &mut Vec<T>, limit: usize, bytes_of: impl Fn(&T) -> usize
     has_more
 }
 
-impl Feeds {
+impl FeedService {
     /// Returns one page of items.
     ///
     /// # Errors
@@ -129,9 +129,9 @@ impl Feeds {
             if shown.len() > request.limit {
                 break;
             }
-            depends_on.push(catalog.key(entry.event));
-            if let Some(object) = catalog.applies(entry.event)
-                && query.is_about(&object)
+            depends_on.push(catalog.object_key(entry.event));
+            if let Some(object) = catalog.applicable_object(entry.event)
+                && query.selects_object(&object)
             {
                 shown.push((entry, object));
             }
@@ -152,16 +152,18 @@ impl Feeds {
         let (feed, mut catalog) = self.read_for(request).await?;
         let (counts, mut depends_on) = self.counts_of(&feed, &catalog);
         // The end of the previous page applies to groups, not to items.
-        let ungrouped = Query { before: None, ..query.clone() };
+        let ungrouped = FeedQuery { before: None, ..query.clone() };
         let states = self.states(&feed);
         let selected = selected(&feed.user_stacks, &ungrouped, &states);
-        depends_on.extend(selected.iter().map(|entry| catalog.key(entry.event)));
-        let mut groups = grouped(selected.into_iter().filter_map(|entry| {
-            let object = catalog.applies(entry.event).filter(|object| query.is_about(object))?;
+        depends_on.extend(selected.iter().map(|entry| catalog.object_key(entry.event)));
+        let mut groups = group_items(selected.into_iter().filter_map(|entry| {
+            let object = catalog
+                .applicable_object(entry.event)
+                .filter(|object| query.selects_object(object))?;
             let key = GroupKey {
                 day: entry.position.stack.day,
-                kind: entry.event.t.clone(),
-                about: topic_key(&object).into_owned(),
+                kind: entry.event.kind.clone(),
+                topic: feed_topic(&object).into_owned(),
             };
             Some((key, (entry, object)))
         }));
@@ -173,7 +175,7 @@ impl Feeds {
         let shown = entries.cloned().collect();
         let emailed = self.emailed(&feed);
         let mut items = build_items(&mut catalog, &states, &emailed, shown).await?.into_iter();
-        let build_group = |(key, entries): (GroupKey, Vec<(EventAt<'_>, Arc<Object>)>)| {
+        let build_group = |(key, entries): (GroupKey, Vec<(StackEvent<'_>, Arc<Object>)>)| {
             let (mut unseen, mut unread) = (0, 0);
             for (entry, _) in &entries {
                 let state = state_of(&states, entry.event);
@@ -189,7 +191,7 @@ impl Feeds {
                 items_url: FeedGroup::items_url(&request.user, &key, query),
                 day: key.day,
                 kind: key.kind,
-                about: key.about,
+                topic: key.topic,
                 items: items.by_ref().take(entries.len().min(ITEMS_PER_GROUP)).collect(),
             }
         };
@@ -211,15 +213,15 @@ impl Feeds {
     }
 
     /// Counts the unseen and unread items. Also returns the objects that the counts depend on.
-    fn counts_of(&self, feed: &UserFeed, catalog: &Catalog) -> (FeedCounts, Vec<ObjectKey>) {
+    fn counts_of(&self, feed: &UserFeed, catalog: &EventFacts) -> (FeedCounts, Vec<ObjectKey>) {
         let (mut unseen, mut unread, mut depends_on) = (0, 0, Vec::new());
         for entry in feed.user_stacks.events() {
             let state = self.state(feed, &entry);
             if !state.is_unread() {
                 continue;
             }
-            depends_on.push(catalog.key(entry.event));
-            if catalog.applies(entry.event).is_some() {
+            depends_on.push(catalog.object_key(entry.event));
+            if catalog.applicable_object(entry.event).is_some() {
                 unread += 1;
                 unseen += u64::from(state == ItemState::Unseen);
             }
@@ -234,17 +236,17 @@ impl Feeds {
     }
 
     /// Returns the current feed for a page, with the loaded facts about its events.
-    async fn read_for(&self, request: &FeedRequest) -> Result<(UserFeed, Catalog)> {
+    async fn read_for(&self, request: &FeedRequest) -> Result<(UserFeed, EventFacts)> {
         if !(1..=MAX_LIMIT).contains(&request.limit) {
             let why = format!("is not a number from 1 to {MAX_LIMIT}");
-            return Err(Invalid::new("limit", request.limit, why).into());
+            return Err(InvalidValue::new("limit", request.limit, why).into());
         }
         let query = &request.query;
         // A later page can use a cached window that contains the item from which it continues.
         let is_enough = |user_stacks: &UserStacks| {
-            let has_cursor_item = query.before.is_some_and(|before| user_stacks.holds(before));
+            let has_cursor_item = query.before.is_some_and(|before| user_stacks.contains(before));
             (has_cursor_item || query.before.is_none() && request.accepts_cached)
-                && query.is_within(user_stacks)
+                && query.is_contained_in(user_stacks)
         };
         self.read(&request.user, is_enough).await
     }
@@ -255,19 +257,19 @@ impl Feeds {
         &self,
         user: &UserId,
         is_enough: impl FnOnce(&UserStacks) -> bool,
-    ) -> Result<(UserFeed, Catalog)> {
+    ) -> Result<(UserFeed, EventFacts)> {
         let now = self.context.clock.now();
-        let days = DaySet::ending(Day::of(now), self.context.config.window_back);
+        let days = DaySet::ending(Day::of(now), self.context.config.window_days_back);
         let cached = self.cache.window(user, &days);
         let (window, as_of) = match cached.filter(|(window, _)| is_enough(&window.user_stacks)) {
             Some((window, read_at)) => (window, Some(read_at)),
             None => (self.read_window(user, days).await?, None),
         };
         let mut user_stacks = window.user_stacks.clone();
-        let mut catalog = Catalog::for_feeds(&self.context, &self.cache);
+        let mut catalog = EventFacts::for_feeds(&self.context, &self.cache);
         let events = user_stacks.stacks.iter().flat_map(Stack::events);
-        catalog.load(events.map(|(_, event)| event)).await?;
-        user_stacks.exclude(|_, event| !catalog.is_in_feed(event));
+        catalog.load_objects_and_retractions(events.map(|(_, event)| event)).await?;
+        user_stacks.hide(|_, event| !catalog.is_in_feed(event));
         let muted = eligibility::muted_positions(&user_stacks, &window.mutes, &mut catalog).await?;
         let inbox = window.inbox.clone();
         Ok((UserFeed { window, user_stacks, inbox, muted, as_of }, catalog))
@@ -277,13 +279,13 @@ impl Feeds {
         let version = self.cache.version_of_user(user);
         let store = &self.context.store;
         let read = |requests| read_feeds(Arc::clone(store), requests);
-        let mut parts = self.reads.call((window.clone(), user.clone()), read).await?;
-        let start = start_of(&**store, user, parts.user.as_ref()).await?;
-        parts.person.begin_at(start);
+        let mut parts = self.feed_reads.call((window.clone(), user.clone()), read).await?;
+        let start = load_start(&**store, user, parts.user.as_ref()).await?;
+        parts.stacks.hide_before_start(start);
         let (mutes, types) = parts.user.map(|user| (user.mutes, user.types)).unzip();
         let user_window = Arc::new(UserWindow {
             window,
-            user_stacks: parts.person,
+            user_stacks: parts.stacks,
             inbox: parts.inbox.unwrap_or_else(|| Inbox::empty(user.clone())),
             mutes: mutes.unwrap_or_default(),
             types,
@@ -300,7 +302,7 @@ impl Feeds {
         events.map(|entry| (item_key(entry.event), self.state(feed, &entry))).collect()
     }
 
-    fn state(&self, feed: &UserFeed, entry: &EventAt<'_>) -> ItemState {
+    fn state(&self, feed: &UserFeed, entry: &StackEvent<'_>) -> ItemState {
         let state = feed.inbox.state(entry.position);
         let since = self.context.config.feed.since;
         if feed.muted.contains_key(&entry.position) {
@@ -317,20 +319,25 @@ impl Feeds {
     fn emailed<'a>(&self, feed: &'a UserFeed) -> HashSet<ItemKey<'a>> {
         let was_for_digest = |event: &Event, day: Day, marked_at: DateTime<Utc>| {
             let Some(types) = &feed.window.types else { return true };
-            let chosen = types.get(&event.t);
+            let chosen = types.get(&event.kind);
             // A later choice does not say what the route was before.
             chosen.is_some_and(|chosen| chosen.since >= marked_at)
-                || TypePreference::route(chosen, &event.t, event.at(day), &self.context.policies)
-                    == Route::Digest
+                || TypePreference::route(
+                    chosen,
+                    &event.kind,
+                    event.time(day),
+                    &self.context.policies,
+                ) == Route::Digest
         };
         let mut emailed = HashSet::new();
         for stack in &feed.user_stacks.stacks {
             let batch_events = stack.emailed_ids();
             for (position, event) in stack.events() {
                 // Markers of older writers name no email.
-                let marker = stack.covering(position.index).filter(|marker| marker.n.is_some());
+                let marker =
+                    stack.covering_marker(position.index).filter(|marker| marker.n.is_some());
                 let marked_at = marker.and_then(|marker| marker.id).map(Id::time);
-                if event.i.is_some_and(|id| batch_events.contains(&id))
+                if event.fanout_id.is_some_and(|id| batch_events.contains(&id))
                     || marked_at.is_some_and(|at| was_for_digest(event, stack.id.day, at))
                 {
                     emailed.insert(item_key(event));
@@ -361,7 +368,7 @@ impl UserFeed {
         &self,
         answer: T,
         depends_on: Vec<ObjectKey>,
-        catalog: &Catalog,
+        catalog: &EventFacts,
     ) -> FeedResponse<T> {
         let as_of = [self.as_of, catalog.as_of()].into_iter().flatten().min();
         FeedResponse { answer, depends_on, as_of }
@@ -370,20 +377,20 @@ impl UserFeed {
 
 /// Loads the details of these entries and builds their items.
 async fn build_items(
-    catalog: &mut Catalog,
+    catalog: &mut EventFacts,
     states: &ItemStates<'_>,
     emailed: &HashSet<ItemKey<'_>>,
-    entries: Vec<(EventAt<'_>, Arc<Object>)>,
+    entries: Vec<(StackEvent<'_>, Arc<Object>)>,
 ) -> Result<Vec<FeedItem>> {
     catalog.load_details(entries.iter().map(|(entry, _)| entry.event)).await?;
-    let build = |(entry, object): (EventAt<'_>, Arc<Object>)| FeedItem {
+    let build = |(entry, object): (StackEvent<'_>, Arc<Object>)| FeedItem {
         id: entry.position,
-        kind: entry.event.t.clone(),
-        object: entry.event.o.clone(),
+        kind: entry.event.kind.clone(),
+        object_id: entry.event.object.clone(),
         at: entry.at,
         state: state_of(states, entry.event),
-        mailed: emailed.contains(&item_key(entry.event)),
-        about: object,
+        is_emailed: emailed.contains(&item_key(entry.event)),
+        record: object,
         details: catalog.details(entry.event),
         words: None,
     };
@@ -393,16 +400,16 @@ async fn build_items(
 /// Returns the events that the query selects, newest first, without the filters by object.
 fn selected<'a>(
     user_stacks: &'a UserStacks,
-    query: &Query,
+    query: &FeedQuery,
     states: &ItemStates<'_>,
-) -> Vec<EventAt<'a>> {
-    let mut selected = select(user_stacks, query);
+) -> Vec<StackEvent<'a>> {
+    let mut selected = select_events(user_stacks, query);
     selected.retain(|entry| query.state.admits(state_of(states, entry.event)));
     selected
 }
 
 fn item_key(event: &Event) -> ItemKey<'_> {
-    (&event.t, &event.o)
+    (&event.kind, &event.object)
 }
 
 /// Returns the state of an item; unlisted items are unseen.

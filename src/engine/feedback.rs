@@ -3,7 +3,7 @@
 //! Each report is verified first ([`crate::email::hooks`]). It only names an email; the ledger
 //! tells the recipient (P7, P8). All steps can be repeated, in any order and by several processes.
 //! A report is marked as seen last, so the provider's next attempt repeats a report that was
-//! applied in part. Start with [`FeedbackService::take`].
+//! applied in part. Start with [`FeedbackService::receive`].
 
 pub mod suppressions;
 
@@ -14,30 +14,32 @@ use chrono::{DateTime, TimeDelta, Utc};
 use sha2::{Digest as _, Sha256};
 
 use super::Error as ServiceError;
-use super::users::records::PeopleService;
+use super::users::records::UserService;
 use crate::context::Context;
 use crate::domain::{
-    Address, Delivery, DeliveryId, Feedback, Reason, ReportKind, Suppression, Tag, User, UserId,
-    distinct,
+    Address, Delivery, DeliveryId, Feedback, ReportKind, Suppression, SuppressionReason, Tag, User,
+    UserId, distinct,
 };
 use crate::email::Provider;
 pub use crate::email::hooks::HookRejection;
-use crate::email::hooks::{EmailReport, Once, Pinned, Posted, VerifiedReports};
+use crate::email::hooks::{
+    EmailReport, HookRequest, PinnedClient, SingleUseToken, VerifiedReports,
+};
 use crate::store::DeliveryFilter;
-use crate::wire::delivery::Reported;
+use crate::wire::delivery::ReportOutcomes;
 
 /// Why a posted report changed nothing. Messages do not quote the report.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No provider has this name.
-    #[error("there is no provider of this name; there are {}", Provider::names("and"))]
+    #[error("there is no provider of this name; there are {}", Provider::list_names("and"))]
     UnknownProvider,
     /// No key is configured to verify this provider's reports.
     #[error("no key is configured to verify {0}'s reports by; see hooks.* in the configuration")]
     Unconfigured(&'static str),
     /// The report is not verified, not readable, or cannot be verified now.
     #[error(transparent)]
-    Refused(#[from] HookRejection),
+    Rejected(#[from] HookRejection),
     /// A verified report could not be stored completely. The provider can post it again.
     #[error(transparent)]
     Service(#[from] ServiceError),
@@ -53,9 +55,9 @@ impl From<crate::store::Error> for Error {
 pub struct FeedbackService {
     pub(crate) context: Arc<Context>,
     /// Ends the subscriptions of users who unsubscribed at the provider.
-    pub(crate) people: PeopleService,
+    pub(crate) users: UserService,
     /// Fetches and caches the providers' certificates.
-    pub(crate) pinned: Arc<Pinned>,
+    pub(crate) pinned: Arc<PinnedClient>,
 }
 
 /// How long report ids are stored. No provider retries for longer.
@@ -72,33 +74,33 @@ type MatchedReport<'a> = (&'a EmailReport, Delivery);
 
 impl FeedbackService {
     /// Returns the provider with this name, or an error if no key could verify its reports.
-    pub fn expects(&self, provider: &str) -> Result<&'static Provider, Error> {
+    pub fn find_provider(&self, provider: &str) -> Result<&'static Provider, Error> {
         self.provider_with_keys(provider).map(|(provider, _)| provider)
     }
 
     /// Returns the provider with this name, and the keys of the default's and the brands' accounts.
     fn provider_with_keys(&self, provider: &str) -> Result<(&'static Provider, Vec<&[u8]>), Error> {
-        let provider = Provider::named(provider).ok_or(Error::UnknownProvider)?;
+        let provider = Provider::find(provider).ok_or(Error::UnknownProvider)?;
         let config = &self.context.config;
         let brands = config.brands.values().map(|brand| &brand.hooks);
         let accounts = std::iter::once(&config.hooks.keys).chain(brands);
-        let keys: Vec<&[u8]> = accounts.filter_map(|keys| keys.of(provider.name)).collect();
+        let keys: Vec<&[u8]> = accounts.filter_map(|keys| keys.get(provider.name)).collect();
         if keys.is_empty() { Err(Error::Unconfigured(provider.name)) } else { Ok((provider, keys)) }
     }
 
     /// Verifies a request of this provider and applies its reports. Can be repeated. `header`
     /// returns the value of a header by its name in lower case; `body` is the original bytes.
-    pub async fn take<'a>(
+    pub async fn receive<'a>(
         &'a self,
         provider: &str,
         header: &'a dyn Fn(&str) -> Option<&'a str>,
         body: &'a [u8],
-    ) -> Result<Reported, Error> {
+    ) -> Result<ReportOutcomes, Error> {
         let (provider, keys) = self.provider_with_keys(provider)?;
         let now = self.context.clock.now();
         let mut verified = Err(HookRejection::Unverified(String::new()));
         for key in keys {
-            let posted = Posted { key, now, header, body, certificate: None };
+            let posted = HookRequest { key, now, header, body, certificate: None };
             verified = self.verify(provider, posted).await;
             // Another account's key may fit. After any other error, no key would help.
             if !matches!(verified, Err(HookRejection::Unverified(_))) {
@@ -106,16 +108,16 @@ impl FeedbackService {
             }
         }
         let verified = verified?;
-        if let Some(once) = &verified.once {
+        if let Some(once) = &verified.single_use_token {
             self.bind_token(provider, once, now).await?;
         }
-        if let Some(url) = &verified.confirm {
-            self.pinned.visit(url).await?;
+        if let Some(url) = &verified.confirmation_url {
+            self.pinned.request(url).await?;
             tracing::info!(provider = provider.name, "reports were subscribed to");
         }
         let mut outcome = self.apply(provider, &verified.reports, now).await?;
-        outcome.ignored = verified.ignored;
-        outcome.unreadable = verified.unreadable;
+        outcome.ignored = verified.ignored_count;
+        outcome.unreadable = verified.unreadable_count;
         tracing::info!(provider = provider.name, ?outcome, "a provider reported");
         if outcome.unreadable > 0 {
             let unreadable = outcome.unreadable;
@@ -131,16 +133,16 @@ impl FeedbackService {
     async fn verify(
         &self,
         provider: &Provider,
-        mut posted: Posted<'_>,
+        mut posted: HookRequest<'_>,
     ) -> Result<VerifiedReports, HookRejection> {
-        let Some(certificate_url) = provider.sns else {
-            return (provider.hook)(&posted);
+        let Some(certificate_url) = provider.locate_certificate else {
+            return (provider.read_reports)(&posted);
         };
         let url = certificate_url(&posted)?;
         let certificate = self.pinned.certificate(&url).await?;
         posted.certificate = Some(certificate.clone());
-        let verified = (provider.hook)(&posted)?;
-        self.pinned.keep(url, certificate);
+        let verified = (provider.read_reports)(&posted)?;
+        self.pinned.cache_certificate(url, certificate);
         Ok(verified)
     }
 
@@ -148,15 +150,15 @@ impl FeedbackService {
     async fn bind_token(
         &self,
         provider: &Provider,
-        once: &Once,
+        once: &SingleUseToken,
         now: DateTime<Utc>,
     ) -> Result<(), Error> {
-        let mark = (key(provider, "token", &once.token), once.with.clone());
+        let mark = (key(provider, "token", &once.token), once.body_digest.clone());
         // After `until`, the token itself is too old. The margin covers clock differences.
-        let until = once.until + TimeDelta::minutes(10);
+        let until = once.expires_at + TimeDelta::minutes(10);
         let store = &self.context.store;
         let bound = store.webhook_receipts(&[mark], now, Some(until)).await?;
-        if bound == [Some(once.with.clone())] {
+        if bound == [Some(once.body_digest.clone())] {
             return Ok(());
         }
         let why = "the signature was used before, for another report";
@@ -168,8 +170,8 @@ impl FeedbackService {
         provider: &Provider,
         reports: &[EmailReport],
         now: DateTime<Utc>,
-    ) -> Result<Reported, Error> {
-        let (mut outcome, store) = (Reported::default(), &self.context.store);
+    ) -> Result<ReportOutcomes, Error> {
+        let (mut outcome, store) = (ReportOutcomes::default(), &self.context.store);
         let unseen = self.unseen(provider, reports, now).await?;
         outcome.duplicates = (reports.len() - unseen.len()) as u64;
         let matched = self.match_deliveries(&unseen).await?;
@@ -177,13 +179,13 @@ impl FeedbackService {
         outcome.not_ours = (unseen.len() - matched.len()) as u64;
 
         let feedback = matched.iter().map(|(report, row)| {
-            let (news, at) = (report.news, whole_millis(report.at));
+            let (news, at) = (report.kind, whole_millis(report.at));
             (row.id.clone(), Feedback { news, at })
         });
         let feedback: Vec<_> = feedback.collect();
         store.note_feedback(&feedback).await?;
         for (report, _) in &matched {
-            if report.news == ReportKind::Refused {
+            if report.kind == ReportKind::Refused {
                 let why = report.detail.as_deref().unwrap_or("no reason");
                 tracing::warn!(
                     provider = provider.name,
@@ -195,8 +197,8 @@ impl FeedbackService {
         let current = self.exclude_lifted(matched, &users).await?;
         // A user who unsubscribed at the provider gets no more email, at any address.
         for (report, row) in &current {
-            if report.news == ReportKind::Unsubscribed {
-                self.people.unsubscribe(&row.user).await?;
+            if report.kind == ReportKind::Unsubscribed {
+                self.users.unsubscribe(&row.user).await?;
             }
         }
         let suppressions = self.suppressions(provider, &current, &users, now, &mut outcome).await?;
@@ -268,7 +270,7 @@ impl FeedbackService {
         let addresses: Vec<Address> =
             distinct(matched.iter().filter_map(|(_, row)| address_of(row)));
         let states = self.context.store.address_states(&addresses).await?;
-        let lifts = states.into_iter().map(|state| state.lifted);
+        let lifts = states.into_iter().map(|state| state.lifted_at);
         let lifts: HashMap<_, Option<DateTime<Utc>>> = addresses.into_iter().zip(lifts).collect();
         let is_current = |(report, row): &MatchedReport<'_>| {
             let lifted = address_of(row).and_then(|address| lifts[&address]);
@@ -284,12 +286,12 @@ impl FeedbackService {
         matched: &[MatchedReport<'_>],
         users: &HashMap<UserId, User>,
         now: DateTime<Utc>,
-        outcome: &mut Reported,
+        outcome: &mut ReportOutcomes,
     ) -> Result<Vec<Suppression>, Error> {
         let worst = worst_reports(matched);
         let mut suppressions = Vec::new();
         for (report, row) in matched {
-            if !report.news.concerns_address() {
+            if !report.kind.concerns_address() {
                 continue;
             }
             let user = users.get(&row.user);
@@ -298,10 +300,10 @@ impl FeedbackService {
             };
             let recipient = report.recipient.as_ref().map(Address::folded);
             if recipient.is_some_and(|recipient| recipient != address.folded()) {
-                outcome.moved += 1;
+                outcome.outdated_address += 1;
                 continue;
             }
-            let reason = match report.news {
+            let reason = match report.kind {
                 ReportKind::Delivered | ReportKind::Refused => continue,
                 ReportKind::Delayed if worst[&row.id] > ReportKind::Delayed => continue,
                 ReportKind::Delayed => {
@@ -309,14 +311,14 @@ impl FeedbackService {
                     if count < self.context.config.hooks.soft_bounces {
                         continue;
                     }
-                    Reason::SoftBounces
+                    SuppressionReason::SoftBounces
                 }
-                ReportKind::Unsubscribed => Reason::Unsubscribe,
-                ReportKind::Bounced => Reason::HardBounce,
-                ReportKind::Complained => Reason::Complaint,
+                ReportKind::Unsubscribed => SuppressionReason::Unsubscribe,
+                ReportKind::Bounced => SuppressionReason::HardBounce,
+                ReportKind::Complained => SuppressionReason::Complaint,
             };
             let suppression = Suppression::new(address, reason, report.at, provider.name);
-            suppressions.push(suppression.detailed(report.detail.as_deref()));
+            suppressions.push(suppression.with_detail(report.detail.as_deref()));
         }
         Ok(suppressions)
     }
@@ -326,7 +328,7 @@ impl FeedbackService {
         &self,
         matched: &[MatchedReport<'_>],
     ) -> Result<HashMap<UserId, User>, Error> {
-        let about_addresses = matched.iter().filter(|(report, _)| report.news.concerns_address());
+        let about_addresses = matched.iter().filter(|(report, _)| report.kind.concerns_address());
         let ids = distinct(about_addresses.map(|(_, row)| row.user.clone()));
         let users = self.context.store.users(&ids).await?.into_iter().flatten();
         Ok(users.map(|user| (user.id.clone(), user)).collect())
@@ -357,9 +359,9 @@ impl FeedbackService {
 fn worst_reports(matched: &[MatchedReport<'_>]) -> HashMap<DeliveryId, ReportKind> {
     let mut worst = HashMap::new();
     for (report, row) in matched {
-        let stored = row.outcome.feedback.map_or(report.news, |report| report.news);
+        let stored = row.outcome.feedback.map_or(report.kind, |report| report.news);
         let entry = worst.entry(row.id.clone()).or_insert(stored);
-        *entry = report.news.max(stored).max(*entry);
+        *entry = report.kind.max(stored).max(*entry);
     }
     worst
 }

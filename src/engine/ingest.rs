@@ -2,7 +2,7 @@
 //!
 //! An accepted event reaches its whole audience (P1). An invalid event is rejected before anything
 //! is written (P10). The cost does not depend on the size of the audience, because
-//! [`crate::engine::fanout`] resolves it later. Start with [`Notify::accept`].
+//! [`crate::engine::fanout`] resolves it later. Start with [`EventService::accept`].
 
 pub mod objects;
 
@@ -17,7 +17,7 @@ use crate::domain::audience::check_except;
 use crate::domain::day::check_event_time;
 use crate::domain::details::Actor;
 use crate::domain::{
-    Audience, BrandName, ChosenKey, Details, Event, EventType, Fanout, FollowKey, Id, Invalid,
+    Audience, BrandName, ChosenKey, Details, Event, EventType, Fanout, FollowKey, Id, InvalidValue,
     Json, ObjectId, Point, UserId, durations,
 };
 use crate::engine::coalescer::Coalescer;
@@ -54,27 +54,27 @@ impl NewEvent {
 
 /// Returns whether a fan-out is small enough to share a write with concurrent requests.
 fn can_share_write(fanout: &Fanout) -> bool {
-    let users = fanout.audience.named().len() + fanout.audience.except.len();
-    fanout.objects.len() <= FEW_OBJECTS && users <= FEW_USERS
+    let users = fanout.audience.named_users().len() + fanout.audience.except.len();
+    fanout.objects.len() <= MAX_SHARED_WRITE_OBJECTS && users <= MAX_SHARED_WRITE_USERS
 }
 
 /// The most objects of a request that shares a write with concurrent requests.
-pub(crate) const FEW_OBJECTS: usize = 4;
+pub(crate) const MAX_SHARED_WRITE_OBJECTS: usize = 4;
 /// The most named and excluded users of such a request.
-const FEW_USERS: usize = 100;
+const MAX_SHARED_WRITE_USERS: usize = 100;
 
 /// The most requests in one call.
 pub const MAX_REQUESTS: usize = 1_000;
 
 /// Accepts events into the journal.
-pub struct Notify {
+pub struct EventService {
     /// The store, the clock and other shared components.
     pub context: Arc<Context>,
     /// Combines concurrent short requests into one write.
     pub coalescer: Arc<Coalescer<Fanout, Acceptance>>,
 }
 
-impl Notify {
+impl EventService {
     /// Accepts all these events, or none if one is invalid. Returns receipts in the order of the
     /// request.
     ///
@@ -98,7 +98,7 @@ impl Notify {
         let valid: Vec<Fanout> = fanouts.iter().flatten().cloned().collect();
         let mut receipts = self.append(&valid).await?.into_iter();
         let missing = || store::Error::database("journalling events", "an answer is missing");
-        let receipt = |fanout: Result<Fanout, Invalid>| {
+        let receipt = |fanout: Result<Fanout, InvalidValue>| {
             fanout?;
             receipts.next().unwrap_or_else(|| Err(missing().into()))
         };
@@ -122,7 +122,7 @@ impl Notify {
         for (fanout, acceptance) in fanouts.iter().zip(&acceptances) {
             match acceptance {
                 Acceptance::New => tracing::debug!(event = %fanout.id, "an event was accepted"),
-                Acceptance::Known(known) => {
+                Acceptance::Duplicate(known) => {
                     tracing::debug!(event = %known.id, "an event was accepted before");
                 }
             }
@@ -132,28 +132,28 @@ impl Notify {
     }
 
     /// Returns an error if this event cannot be accepted now.
-    pub fn check(&self, request: &NewEvent) -> Result<(), Invalid> {
+    pub fn check(&self, request: &NewEvent) -> Result<(), InvalidValue> {
         self.to_fanout(request.clone(), self.context.clock.now()).map(drop)
     }
 
-    fn check_brand(&self, request: &NewEvent) -> Result<(), Invalid> {
+    fn check_brand(&self, request: &NewEvent) -> Result<(), InvalidValue> {
         let Some(brand) = &request.details.brand else {
             return Ok(());
         };
         self.context.config.check_brand(brand)?;
         let kind = &request.kind;
-        if self.context.policies.of(kind).branded {
+        if self.context.policies.policy(kind).branded {
             return Ok(());
         }
         let why = format!(
             "cannot be that of an event of type {kind}, as the type is not branded; leave the brand out, or set types.{kind}.branded = true and a route other than digest"
         );
-        Err(Invalid::new("brand", brand, why))
+        Err(InvalidValue::new("brand", brand, why))
     }
 
-    fn to_fanout(&self, request: NewEvent, now: DateTime<Utc>) -> Result<Fanout, Invalid> {
+    fn to_fanout(&self, request: NewEvent, now: DateTime<Utc>) -> Result<Fanout, InvalidValue> {
         if let Some(at) = request.at {
-            check_event_time(at, now, self.context.config.window_back)?;
+            check_event_time(at, now, self.context.config.window_days_back)?;
         }
         self.context.policies.check(&request.kind)?;
         self.check_brand(&request)?;
@@ -176,10 +176,10 @@ fn receipt(fanout: &Fanout, acceptance: Acceptance) -> Result<Receipt> {
     match acceptance {
         Acceptance::New => Ok(Receipt { id: fanout.id, duplicate: false }),
         // If the ids are equal, a retry inside the store found this request's own write.
-        Acceptance::Known(earlier) if earlier.same_request(fanout) => {
+        Acceptance::Duplicate(earlier) if earlier.is_same_request(fanout) => {
             Ok(Receipt { id: earlier.id, duplicate: earlier.id != fanout.id })
         }
-        Acceptance::Known(earlier) => {
+        Acceptance::Duplicate(earlier) => {
             let (key, id) = (&fanout.key, earlier.id);
             Err(Error::Conflict(format!(
                 "idempotency key {key:?} was used for a different event ({id}); use a new key for a new event"
@@ -200,7 +200,7 @@ pub struct EventInput {
     #[serde(rename = "type")]
     pub kind: EventType,
     /// 1 to 100 object ids. A single id needs no list.
-    #[serde(deserialize_with = "ids")]
+    #[serde(deserialize_with = "one_or_many_ids")]
     pub objects: Vec<ObjectId>,
     /// Up to 100,000 users.
     #[serde(default, deserialize_with = "some_ids")]
@@ -212,7 +212,7 @@ pub struct EventInput {
     #[serde(default, deserialize_with = "json_fields::named_if_given")]
     pub near: Option<NearInput>,
     /// Up to 10,000 users to exclude.
-    #[serde(default, deserialize_with = "ids")]
+    #[serde(default, deserialize_with = "one_or_many_ids")]
     pub except: Vec<UserId>,
     /// The idempotency key, 1 to 256 bytes. Requests with the same key are the same event.
     #[serde(default, deserialize_with = "json_fields::given")]
@@ -237,7 +237,7 @@ pub struct EventInput {
     #[serde(default)]
     pub data: Json,
     /// When the event happened, now by default. It determines the day.
-    #[serde(default, deserialize_with = "durations::read_time_if_any")]
+    #[serde(default, deserialize_with = "durations::deserialize_optional_time")]
     pub at: Option<DateTime<Utc>>,
 }
 
@@ -278,15 +278,15 @@ impl EventInput {
     ///
     /// # Errors
     ///
-    /// [`Invalid`] if not exactly one audience is named, or if it is too large.
-    pub fn into_request(self) -> Result<NewEvent, Invalid> {
+    /// [`InvalidValue`] if not exactly one audience is named, or if it is too large.
+    pub fn into_request(self) -> Result<NewEvent, InvalidValue> {
         let audience = match (self.to.is_empty(), self.followers_of.is_empty(), self.near) {
             (false, true, None) => Audience::users(self.to)?,
             (true, false, None) => Audience::followers_of(self.followers_of)?,
             (true, true, Some(near)) => Audience::near(near.point, near.km)?,
             _ => {
                 let why = "must be named by exactly one of to, followers_of and near";
-                return Err(Invalid::new("audience of", &self.kind, why));
+                return Err(InvalidValue::new("audience of", &self.kind, why));
             }
         };
         check_except(self.except.len())?;
@@ -312,10 +312,10 @@ impl EventInput {
 }
 
 /// Deserializes one name, or a list of at least one. Each may be a number.
-fn some_ids<'de, D: Deserializer<'de>, T: FromStr<Err = Invalid>>(
+fn some_ids<'de, D: Deserializer<'de>, T: FromStr<Err = InvalidValue>>(
     from: D,
 ) -> Result<Vec<T>, D::Error> {
-    let names = ids(from)?;
+    let names = one_or_many_ids(from)?;
     if names.is_empty() {
         let why = "the list is empty; give at least one name, or leave it out";
         return Err(serde::de::Error::custom(why));
@@ -324,7 +324,7 @@ fn some_ids<'de, D: Deserializer<'de>, T: FromStr<Err = Invalid>>(
 }
 
 /// Deserializes one name, or a list of names. Each may be a number.
-pub fn ids<'de, D: Deserializer<'de>, T: FromStr<Err = Invalid>>(
+pub fn one_or_many_ids<'de, D: Deserializer<'de>, T: FromStr<Err = InvalidValue>>(
     from: D,
 ) -> Result<Vec<T>, D::Error> {
     #[derive(Deserialize)]
@@ -358,7 +358,7 @@ mod tests {
         let [ours, earlier] = [1, 2].map(|n| fanout(Id::at(DateTime::UNIX_EPOCH, [n; 8])));
 
         for (existing, is_duplicate) in [(&ours, false), (&earlier, true)] {
-            let acceptance = Acceptance::Known(Box::new(existing.clone()));
+            let acceptance = Acceptance::Duplicate(Box::new(existing.clone()));
             let receipt = receipt(&ours, acceptance).unwrap();
             assert_eq!((receipt.id, receipt.duplicate), (existing.id, is_duplicate));
         }

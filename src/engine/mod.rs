@@ -26,7 +26,7 @@ use std::path::Path;
 pub enum Error {
     /// The input is invalid. Nothing was changed.
     #[error(transparent)]
-    Invalid(#[from] crate::domain::Invalid),
+    Invalid(#[from] crate::domain::InvalidValue),
     /// The request conflicts with the current state. Nothing was changed.
     #[error("{0}")]
     Conflict(String),
@@ -54,7 +54,7 @@ impl Error {
 }
 
 /// Returns the result of a task, or resumes its panic. The task must not have been aborted.
-fn came_to<T>(result: Result<T, tokio::task::JoinError>) -> T {
+fn task_output<T>(result: Result<T, tokio::task::JoinError>) -> T {
     match result.map_err(tokio::task::JoinError::try_into_panic) {
         Ok(value) => value,
         Err(Ok(panic)) => std::panic::resume_unwind(panic),
@@ -66,19 +66,19 @@ fn came_to<T>(result: Result<T, tokio::task::JoinError>) -> T {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Receives the progress of a long operation, and can stop it.
-pub trait Watcher: Send + Sync {
+pub trait Progress: Send + Sync {
     /// Adds to the work done.
     fn advance(&self, _by: u64) {}
     /// Sets the total amount of work, once it is known.
-    fn total(&self, _total: u64) {}
+    fn set_total(&self, _total: u64) {}
     /// Returns whether to stop. The operation then stops at a point from which it can resume.
-    fn stopping(&self) -> bool {
+    fn should_stop(&self) -> bool {
         false
     }
 }
 
 /// Ignores progress and never stops.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Silent;
+pub struct NoProgress;
 
-impl Watcher for Silent {}
+impl Progress for NoProgress {}

@@ -1,6 +1,6 @@
 //! Users: their records, their import and export, and their erasure.
 
-use crate::store::{Directory, PeopleFilter, Result};
+use crate::store::{Directory, Result, UserFilter};
 use crate::wire::status::{UnreadableUser, UnreadableUsers};
 
 pub mod import;
@@ -22,7 +22,7 @@ pub async fn find_unreadable(directory: &dyn Directory, max: usize) -> Result<Un
     let (mut unreadable, mut checked, mut last) = (UnreadableUsers::default(), 0, None);
     while checked < max {
         let limit = USERS_PER_READ.min(max - checked);
-        let ids = directory.find_people(&PeopleFilter::All, last.as_ref(), limit).await?;
+        let ids = directory.find_users(&UserFilter::All, last.as_ref(), limit).await?;
         checked += ids.len();
         let users = directory.users(&ids).await?.into_iter().flatten();
         for user in users.filter(|user| !user.unreadable.is_empty()) {
@@ -37,6 +37,6 @@ pub async fn find_unreadable(directory: &dyn Directory, max: usize) -> Result<Un
         }
         last = ids.last().cloned();
     }
-    unreadable.read = checked as u64;
+    unreadable.records_read = checked as u64;
     Ok(unreadable)
 }

@@ -15,47 +15,47 @@ use tokio::sync::watch;
 use super::archive::expired_records::Cleaner;
 use super::batches::BatchService;
 use super::delivery::ThrottleState;
-use super::digest::Digests;
-use super::fanout::Fanouts;
-use super::{Result, Watcher};
+use super::digest::DigestService;
+use super::fanout::FanOutService;
+use super::{Progress, Result};
 use crate::context::Context;
-use crate::domain::coordination::DIGEST_SCAN;
+use crate::domain::coordination::DIGEST_SCAN_LEASE;
 use crate::domain::name::named_enum;
-use crate::domain::schedule::TICK;
-use crate::store::Release;
-use crate::wire::run_report::{DigestReport, Ended, Round};
+use crate::domain::schedule::SCAN_INTERVAL;
+use crate::store::LeasesToEnd;
+use crate::wire::run_report::{DigestReport, EarlyEnd, Round};
 use crate::wire::status::{DigestActivity, WorkerActivity};
 
 /// The background work, in single rounds or in loops.
 pub struct Worker {
     /// Fans out accepted events.
-    pub fanouts: Fanouts,
+    pub fanouts: FanOutService,
     /// Ends batches that are due.
     pub batches: BatchService,
     /// Removes expired records.
     pub cleaner: Cleaner,
     /// Sends due digests. Its sender also sends all other emails.
-    pub digests: Digests,
+    pub digests: DigestService,
     pub(crate) context: Arc<Context>,
 }
 
 named_enum! {
     /// A part of the background work, with a loop of its own. Metrics contain its name.
-    Part("part of the work") {
+    WorkerPart("part of the work") {
         /// Fans out accepted events.
         FanningOut = "fan_out",
         /// Ends due batches, sends pending emails, and removes expired records.
-        Mailing = "mail",
+        SendingEmails = "mail",
         /// Sends due digests.
         Digests = "digest",
     }
 }
 
-type OnRound<'a> = dyn Fn(Part, Result<Round>) + Send + Sync + 'a;
+type OnRound<'a> = dyn Fn(WorkerPart, Result<Round>) + Send + Sync + 'a;
 
 /// Stops long work when the worker shuts down.
-impl Watcher for watch::Receiver<bool> {
-    fn stopping(&self) -> bool {
+impl Progress for watch::Receiver<bool> {
+    fn should_stop(&self) -> bool {
         *self.borrow()
     }
 }
@@ -66,7 +66,7 @@ impl Worker {
     pub async fn round(
         &self,
         last_tick: &mut Option<DateTime<Utc>>,
-        progress: &dyn Watcher,
+        progress: &dyn Progress,
     ) -> Result<Round> {
         let fanned_out = self.fan_out(TimeDelta::zero(), progress).await;
         let mut round = self.send_emails(progress).await?;
@@ -77,12 +77,12 @@ impl Worker {
         }
         match fanned_out {
             Ok(fan_out_round) => round.fanouts = fan_out_round.fanouts,
-            Err(error) => round.not_fanned_out = Some(Arc::new(error)),
+            Err(error) => round.fan_out_error = Some(Arc::new(error)),
         }
         Ok(round)
     }
 
-    async fn fan_out(&self, linger: TimeDelta, progress: &dyn Watcher) -> Result<Round> {
+    async fn fan_out(&self, linger: TimeDelta, progress: &dyn Progress) -> Result<Round> {
         Ok(Round {
             fanouts: self.fanouts.drain_within(linger, progress).await?,
             ..Round::default()
@@ -90,7 +90,7 @@ impl Worker {
     }
 
     /// Ends due batches, sends pending emails, and removes some expired records.
-    async fn send_emails(&self, progress: &dyn Watcher) -> Result<Round> {
+    async fn send_emails(&self, progress: &dyn Progress) -> Result<Round> {
         let batches = self.batches.drain(progress).await?;
         let sender = self.digests.sender.with_new_tally();
         let paused = match sender.drain().await? {
@@ -100,7 +100,7 @@ impl Worker {
         Ok(Round {
             batches,
             emails: sender.ledger.tally.snapshot(),
-            forgotten: self.cleaner.step().await?,
+            deleted: self.cleaner.step().await?,
             paused,
             ..Round::default()
         })
@@ -110,7 +110,7 @@ impl Worker {
     async fn send_digests(
         &self,
         last_tick: &mut Option<DateTime<Utc>>,
-        progress: &dyn Watcher,
+        progress: &dyn Progress,
     ) -> Result<Round> {
         // While sending is paused, there is no need to look for due digests.
         if let ThrottleState::Paused(pause) = self.digests.sender.throttle.before_call().await? {
@@ -119,7 +119,7 @@ impl Worker {
         let digests = self.tick(last_tick, progress).await?;
         let ended = digests.as_ref().and_then(|report| report.ended.as_ref());
         let paused = match ended {
-            Some(Ended::Paused(pause)) => Some(pause.clone()),
+            Some(EarlyEnd::Paused(pause)) => Some(pause.clone()),
             _ => None,
         };
         if paused.is_some() {
@@ -134,16 +134,16 @@ impl Worker {
     async fn tick(
         &self,
         last_tick: &mut Option<DateTime<Utc>>,
-        progress: &dyn Watcher,
+        progress: &dyn Progress,
     ) -> Result<Option<DigestReport>> {
         let now = self.context.clock.now();
-        let tick = now.duration_trunc(TICK).unwrap_or(now);
+        let tick = now.duration_trunc(SCAN_INTERVAL).unwrap_or(now);
         // A clock that was set back starts an earlier tick.
         if *last_tick == Some(tick) {
             return Ok(None);
         }
-        let lease = self.context.lease_until(tick + TICK);
-        let is_leased = self.context.store.lease(DIGEST_SCAN, &lease, now).await?;
+        let lease = self.context.lease_until(tick + SCAN_INTERVAL);
+        let is_leased = self.context.store.lease(DIGEST_SCAN_LEASE, &lease, now).await?;
         let report = if is_leased { Some(self.digests.tick(progress).await?) } else { None };
         *last_tick = Some(tick);
         Ok(report)
@@ -154,24 +154,30 @@ impl Worker {
     pub async fn run(
         &self,
         stop: watch::Receiver<bool>,
-        on_round: impl Fn(Part, Result<Round>) + Send + Sync,
+        on_round: impl Fn(WorkerPart, Result<Round>) + Send + Sync,
     ) -> Result<()> {
         let repeat = |part| self.repeat(part, stop.clone(), &on_round).boxed();
-        let (fanning_out, mailing) = (repeat(Part::FanningOut), repeat(Part::Mailing));
-        futures::join!(fanning_out, mailing, repeat(Part::Digests));
-        self.release().await
+        let (fanning_out, mailing) =
+            (repeat(WorkerPart::FanningOut), repeat(WorkerPart::SendingEmails));
+        futures::join!(fanning_out, mailing, repeat(WorkerPart::Digests));
+        self.release_leases().await
     }
 
-    async fn repeat(&self, part: Part, mut stop: watch::Receiver<bool>, on_round: &OnRound<'_>) {
+    async fn repeat(
+        &self,
+        part: WorkerPart,
+        mut stop: watch::Receiver<bool>,
+        on_round: &OnRound<'_>,
+    ) {
         let (progress, mut last_tick) = (stop.clone(), None);
         let linger = self.context.config.fanout.linger;
-        while !progress.stopping() {
+        while !progress.should_stop() {
             let round = match part {
-                Part::FanningOut => self.fan_out(linger, &progress).await,
-                Part::Mailing => self.send_emails(&progress).await,
-                Part::Digests => self.send_digests(&mut last_tick, &progress).await,
+                WorkerPart::FanningOut => self.fan_out(linger, &progress).await,
+                WorkerPart::SendingEmails => self.send_emails(&progress).await,
+                WorkerPart::Digests => self.send_digests(&mut last_tick, &progress).await,
             };
-            let is_busy = round.as_ref().is_ok_and(|round| !round.idle());
+            let is_busy = round.as_ref().is_ok_and(|round| !round.is_idle());
             on_round(part, round);
             if !is_busy {
                 self.rest(&mut stop).await;
@@ -188,10 +194,10 @@ impl Worker {
     }
 
     /// Releases all leases, so that other workers can continue at once.
-    pub async fn release(&self) -> Result<()> {
+    pub async fn release_leases(&self) -> Result<()> {
         let owner = &self.context.owner;
-        let digest_scan = Release::Lease { name: DIGEST_SCAN, owner };
-        for leases in [Release::Fanouts(owner), Release::Deliveries(owner), digest_scan] {
+        let digest_scan = LeasesToEnd::Lease { name: DIGEST_SCAN_LEASE, owner };
+        for leases in [LeasesToEnd::Fanouts(owner), LeasesToEnd::Deliveries(owner), digest_scan] {
             self.context.store.release(&leases).await?;
         }
         Ok(())
@@ -199,7 +205,7 @@ impl Worker {
 }
 
 /// Time between two heartbeats of a worker.
-pub const BEAT: TimeDelta = TimeDelta::seconds(10);
+pub const HEARTBEAT_INTERVAL: TimeDelta = TimeDelta::seconds(10);
 /// Time after which a worker without a heartbeat counts as dead.
 const HEARTBEAT_TIMEOUT: TimeDelta = TimeDelta::seconds(60);
 
@@ -208,7 +214,7 @@ const DIGEST_NOTE: &str = "activity-digest";
 
 /// Records that a worker runs, and when digests last ran, for `status`.
 ///
-/// All workers share one note, and write it every [`BEAT`]. After [`HEARTBEAT_TIMEOUT`] without a
+/// All workers share one note, and write it every [`HEARTBEAT_INTERVAL`]. After [`HEARTBEAT_TIMEOUT`] without a
 /// write, no worker counts as running.
 pub struct Activity {
     pub(crate) context: Arc<Context>,
@@ -230,7 +236,7 @@ impl Heartbeat {
 impl Activity {
     /// Records that this process works now, or that it has stopped, unless another worker has
     /// written since.
-    pub async fn beat(&self, stopped: bool) -> Result<()> {
+    pub async fn record_heartbeat(&self, stopped: bool) -> Result<()> {
         let note = self.context.store.note(WORKER_NOTE).await?;
         let last: Option<Heartbeat> = note.as_deref().and_then(parse);
         let (at, owner) = (self.context.clock.now(), self.context.owner.clone());
@@ -259,7 +265,8 @@ impl Activity {
         let note = self.context.store.note(WORKER_NOTE).await?;
         let last: Option<Heartbeat> = note.as_deref().and_then(parse);
         let now = self.context.clock.now();
-        Ok(last.map(|last| WorkerActivity { running: last.is_alive(now), seen: last.at }))
+        Ok(last
+            .map(|last| WorkerActivity { is_running: last.is_alive(now), last_heartbeat: last.at }))
     }
 
     /// Returns the last run of digests; `None` if there was none.

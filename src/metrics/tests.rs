@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use chrono::TimeDelta;
 
 use super::*;
-use crate::store::Pile;
+use crate::store::WaitingItems;
 
 const ALERTS: &str = include_str!("../../ops/tidings.rules.yml");
 const DASHBOARD: &str = include_str!("../../ops/tidings.dashboard.json");
@@ -13,7 +13,7 @@ const GUIDE: &str = include_str!("../../docs/guides/monitoring.md");
 const REFERENCE: &str = include_str!("../../docs/reference/metrics.md");
 
 fn metrics() -> Metrics {
-    Metrics::new(Build {
+    Metrics::new(BuildInfo {
         version: "1.2.3",
         store: "sqlite",
         provider: "outbox".into(),
@@ -22,7 +22,7 @@ fn metrics() -> Metrics {
 }
 
 fn text(metrics: &Metrics) -> String {
-    metrics.text(&Gauges::default()).unwrap()
+    metrics.export(&StoreGauges::default()).unwrap()
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn unconfigured_types_share_one_label() {
     let metrics = metrics();
 
     for kind in ["Comment", "ada@example.org", "Whatever", "Comment"] {
-        metrics.accepted(kind);
+        metrics.count_accepted_event(kind);
     }
 
     let text = text(&metrics);
@@ -57,7 +57,7 @@ fn unknown_methods_share_one_label() {
     let metrics = metrics();
 
     for method in ["GET", "BREW", "ada@example.org"] {
-        metrics.answered("/healthz".into(), method, 200, Duration::from_millis(3));
+        metrics.record_request("/healthz".into(), method, 200, Duration::from_millis(3));
     }
 
     let text = text(&metrics);
@@ -71,14 +71,14 @@ fn unknown_methods_share_one_label() {
 #[test]
 fn store_gauges_appear_after_the_first_reading_and_keep_the_last_value() {
     let metrics = metrics();
-    let fanouts = Pile { count: 3, since: Some(DateTime::UNIX_EPOCH) };
+    let fanouts = WaitingItems { count: 3, since: Some(DateTime::UNIX_EPOCH) };
     let state = StoreState {
-        outstanding: Outstanding { fanouts, ..Outstanding::default() },
+        outstanding: OutstandingWork { fanouts, ..OutstandingWork::default() },
         ..StoreState::default()
     };
     let now = DateTime::UNIX_EPOCH + TimeDelta::milliseconds(4_500);
     let scrape = |up, state| {
-        let text = metrics.text(&Gauges { up, now, state }).unwrap();
+        let text = metrics.export(&StoreGauges { is_up: up, now, state }).unwrap();
         // A series without labels may be written without braces or with empty ones.
         text.replace("{} ", " ")
     };
@@ -100,21 +100,22 @@ fn store_gauges_appear_after_the_first_reading_and_keep_the_last_value() {
 /// Returns a scrape of a process that has recorded every metric.
 fn everything() -> String {
     let (metrics, some) = (metrics(), Duration::from_millis(1));
-    metrics.answered("/v1/events".into(), "POST", 202, some);
-    metrics.accepted("Comment");
-    metrics.repeated();
-    metrics.fanned_out(some, 1, 1, 1);
-    metrics.fed("known");
-    metrics.stored("accept", some, false);
-    metrics.opened("digest");
-    metrics.settled("digest", "sent", "");
-    metrics.deferred("digest");
-    metrics.called(some, ["accepted"]);
-    metrics.reported("bounced");
-    metrics.unreadable_reports(1);
-    metrics.worked("mail", true, DateTime::UNIX_EPOCH);
-    let gauges = Gauges { up: true, state: Some(StoreState::default()), ..Gauges::default() };
-    metrics.text(&gauges).unwrap()
+    metrics.record_request("/v1/events".into(), "POST", 202, some);
+    metrics.count_accepted_event("Comment");
+    metrics.count_repeated_event();
+    metrics.record_fan_out(some, 1, 1, 1);
+    metrics.count_feed_request("known");
+    metrics.record_store_call("accept", some, false);
+    metrics.count_opened_delivery("digest");
+    metrics.count_settled_delivery("digest", "sent", "");
+    metrics.count_deferral("digest");
+    metrics.record_provider_call(some, ["accepted"]);
+    metrics.count_report("bounced");
+    metrics.count_unreadable_reports(1);
+    metrics.record_round("mail", true, DateTime::UNIX_EPOCH);
+    let gauges =
+        StoreGauges { is_up: true, state: Some(StoreState::default()), ..StoreGauges::default() };
+    metrics.export(&gauges).unwrap()
 }
 
 /// Returns the names of all series, without labels.

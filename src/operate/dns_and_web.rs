@@ -15,7 +15,7 @@ use hickory_resolver::proto::rr::RData;
 use reqwest::header::{CONTENT_TYPE, LOCATION};
 use reqwest::{Client, RequestBuilder};
 
-use crate::email::http::{build, causes, is_refused, is_untrusted};
+use crate::email::http::{build_client, error_causes, is_connection_refused, is_tls_failure};
 use crate::wire::status::Finding;
 
 /// The HTTP client.
@@ -47,7 +47,7 @@ impl Web {
     /// Creates a client with this time limit for each request. Fails if no client can be created,
     /// such as without root certificates.
     pub fn new(timeout: Duration) -> Result<Self, String> {
-        build(Client::builder().timeout(timeout)).map(Self)
+        build_client(Client::builder().timeout(timeout)).map(Self)
     }
 
     /// Creates a client like [`Self::new`] for one URL. It ignores proxies in the environment, and
@@ -58,7 +58,7 @@ impl Web {
             true => client,
             false => client.tls_certs_only([]),
         };
-        build(client).map(Self)
+        build_client(client).map(Self)
     }
 
     /// Requests a page. Returns its status, or the innermost cause of the failure.
@@ -81,7 +81,7 @@ impl Web {
 }
 
 fn innermost_cause(error: &(dyn Error + 'static)) -> String {
-    causes(error).last().map_or_else(String::new, |cause| cause.to_string())
+    error_causes(error).last().map_or_else(String::new, |cause| cause.to_string())
 }
 
 async fn hear(request: RequestBuilder) -> Answered {
@@ -102,10 +102,10 @@ async fn hear(request: RequestBuilder) -> Answered {
 
 fn unanswered(error: &(dyn Error + 'static)) -> Finding {
     let reason = innermost_cause(error);
-    if is_refused(error) {
+    if is_connection_refused(error) {
         let found = format!("nothing listens at server.public_url ({reason})");
         Finding::error(found, "start `tidings serve`, and the proxy in front of it")
-    } else if is_untrusted(error) {
+    } else if is_tls_failure(error) {
         let found = format!("the connection to server.public_url cannot be trusted ({reason})");
         Finding::error(found, "give the proxy a valid certificate for that name")
     } else {

@@ -1,12 +1,12 @@
 //! Finds the emails that a run of digests would send, and renders some of them.
 //!
 //! It writes nothing, not even the secret that signs links: unsubscribe links in its emails lead
-//! nowhere. The scan over digests is the run's own ([`Digests::dry_run`]). Start with
+//! nowhere. The scan over digests is the run's own ([`DigestService::dry_run`]). Start with
 //! [`DryRun::run`].
 
-use crate::email::Place;
-use crate::engine::digest::{DigestRequest, Digests};
-use crate::engine::{Result, Watcher};
+use crate::email::LinkPlaceholder;
+use crate::engine::digest::{DigestRequest, DigestService};
+use crate::engine::{Progress, Result};
 use crate::render::EmailDraft;
 use crate::render::dry_run_page::{DryRunEmail, DryRunEmails};
 use crate::wire::run_report::DigestReport;
@@ -21,7 +21,7 @@ const REASONS: usize = 5;
 /// A run of digests that only counts and renders.
 pub struct DryRun {
     /// Scans the digests.
-    pub digests: Digests,
+    pub digests: DigestService,
     /// See [`MAX_RENDERED`].
     pub max_rendered: u64,
 }
@@ -32,7 +32,7 @@ impl DryRun {
     pub async fn run(
         &self,
         request: &DigestRequest,
-        progress: &dyn Watcher,
+        progress: &dyn Progress,
     ) -> Result<(DigestReport, DryRunEmails)> {
         let now = self.digests.context.clock.now();
         let at = request.at.unwrap_or(now);
@@ -40,7 +40,7 @@ impl DryRun {
         let mut found = DryRunEmails::default();
         let mut add = |draft: EmailDraft| {
             let compose = &self.digests.sender.compose;
-            let Some(compose) = compose.of_brand(draft.user.brand.as_ref()) else {
+            let Some(compose) = compose.for_brand(draft.user.brand.as_ref()) else {
                 return;
             };
             found.total += 1;
@@ -48,9 +48,9 @@ impl DryRun {
                 return;
             }
             let (user, content) = (&draft.user, &draft.content);
-            match compose.rendered(user, content, &draft.occasion, at) {
+            match compose.render_email(user, content, &draft.occasion, at) {
                 Ok(rendered) => {
-                    let shown = rendered.content.with(Place::nowhere);
+                    let shown = rendered.content.fill_with(LinkPlaceholder::preview_url);
                     found.emails.push(DryRunEmail {
                         user: user.id.to_string(),
                         subject: shown.subject,

@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_long_running_command_may_open_as_many_files_as_permitted() {
-        prepare(&Config::standard());
+        prepare(&Config::with_defaults());
 
         let (current, maximum) = open_files();
         assert_eq!(current, maximum);

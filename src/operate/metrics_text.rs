@@ -13,9 +13,9 @@ use tokio::sync::Mutex;
 
 use crate::context::Context;
 use crate::domain::Pause;
-use crate::engine::digest::old_days::BacklogDays;
+use crate::engine::digest::old_days::BacklogService;
 use crate::engine::{Error, Result};
-use crate::metrics::{Gauges, StoreState};
+use crate::metrics::{StoreGauges, StoreState};
 
 /// How long values from the store are reused.
 const FRESH: TimeDelta = TimeDelta::seconds(5);
@@ -47,7 +47,7 @@ struct LastAnswer {
 #[derive(Clone)]
 pub struct Scrape {
     pub(crate) context: Arc<Context>,
-    pub(crate) backlog: BacklogDays,
+    pub(crate) backlog: BacklogService,
     pub(crate) cache: Arc<ScrapeCache>,
 }
 
@@ -55,10 +55,10 @@ impl Scrape {
     /// Returns all metrics in the text format of Prometheus.
     pub async fn text(&self) -> std::result::Result<String, std::fmt::Error> {
         let gauges = self.gauges().await;
-        self.context.metrics.text(&gauges)
+        self.context.metrics.export(&gauges)
     }
 
-    async fn gauges(&self) -> Gauges {
+    async fn gauges(&self) -> StoreGauges {
         let querying = &self.cache.querying;
         if !self.is_younger(FRESH)
             && let Ok(guard) = querying.clone().try_lock_owned()
@@ -81,7 +81,7 @@ impl Scrape {
         let LastAnswer { state, answered } = *self.last();
         let up = answered && (in_time || self.is_younger(STALE));
         let now = self.context.clock.now();
-        Gauges { up, now, state }
+        StoreGauges { is_up: up, now, state }
     }
 
     fn last(&self) -> MutexGuard<'_, LastAnswer> {
@@ -98,7 +98,7 @@ impl Scrape {
 
     async fn query(&self) -> Result<()> {
         let (store, now) = (&*self.context.store, self.context.clock.now());
-        let days = self.backlog.days_read(now);
+        let days = self.backlog.days_to_read(now);
         let (outstanding, backlog, last_run, pause) = futures::try_join!(
             store.outstanding(now, MOST).err_into::<Error>(),
             self.backlog.old_days(&days).err_into::<Error>(),
@@ -110,7 +110,7 @@ impl Scrape {
         let state = StoreState {
             at: self.context.clock.now(),
             outstanding,
-            oldest_backlog: backlog.older.first().map(|old| old.day.start()),
+            oldest_backlog: backlog.mailable.first().map(|old| old.day.start()),
             backlog_events: last_run.events,
             blocked_events: last_run.blocked_events,
             expired_events: (expired.saturating_sub(expired_blocked), expired_blocked),

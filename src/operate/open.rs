@@ -16,7 +16,7 @@ use crate::config::{Config, StoreUrl};
 use crate::operate::transfer::Transfer;
 use crate::store::mongo::{Mongo, MongoOptions};
 use crate::store::sqlite::Sqlite;
-use crate::store::{self, Importing, Mark, Schema, Store};
+use crate::store::{self, ImportProgress, Schema, Store, TransferMark};
 
 /// How a command uses the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,13 +51,13 @@ pub struct Refusal {
     pub is_missing: bool,
     what: String,
     /// What to do instead.
-    pub next: String,
+    pub suggestion: String,
 }
 
 impl Refusal {
     /// Creates a refusal for any other reason than a missing store.
     pub fn new(what: impl Into<String>, next: impl Into<String>) -> Self {
-        Self { is_missing: false, what: what.into(), next: next.into() }
+        Self { is_missing: false, what: what.into(), suggestion: next.into() }
     }
 
     /// Refuses a file in a folder that does not exist. `option` names the file.
@@ -86,20 +86,20 @@ impl Refusal {
         Self { is_missing: true, ..Self::new(what, next) }
     }
 
-    fn of_mark(config: &Config, mark: &Mark) -> Self {
+    fn of_mark(config: &Config, mark: &TransferMark) -> Self {
         let store = &config.store;
         let (what, next) = match mark {
-            Mark::Closed { folder } => (
+            TransferMark::Closed { folder } => (
                 format!("{store:?} is closed: it was exported to {folder} to be moved"),
                 "set the option `store` to the new store; or, if there is none, open this one again \
                  with tidings export --reopen"
                     .to_owned(),
             ),
-            Mark::Importing(Importing { folder, .. }) => (
+            TransferMark::Importing(ImportProgress { folder, .. }) => (
                 format!("{store:?} is incomplete: the import of {folder} has not ended"),
                 format!("tidings import store {folder}, which continues"),
             ),
-            Mark::Moving => (
+            TransferMark::Moving => (
                 format!("{store:?} is closed: `tidings move` has not ended"),
                 "ending or undoing the move with the version of tidings that began it".to_owned(),
             ),
@@ -153,7 +153,7 @@ pub(crate) async fn open_with(
             (Arc::new(file) as Arc<dyn Store>, refused)
         }
         StoreUrl::Mongo(url) => {
-            let options = MongoOptions { mapped: config.models.clone(), ..options };
+            let options = MongoOptions { mapped_models: config.models.clone(), ..options };
             let mongo = Mongo::connect(url, options).await.with_context(opening)?;
             let mut preparing = pin!(prepare(config, &mongo, access));
             let refused = match timeout(SILENCE, &mut preparing).await {
@@ -179,7 +179,7 @@ pub async fn upgrade_ahead(config: &Config) -> anyhow::Result<Option<Schema>> {
         StoreUrl::Sqlite(path) if holds(path) => path,
         _ => return Ok(None),
     };
-    let schema = Sqlite::schema_of(path).await;
+    let schema = Sqlite::read_schema(path).await;
     let schema = schema.with_context(|| format!("opening {:?}", config.store))?;
     Ok(schema.is_old().then_some(schema))
 }
@@ -190,12 +190,12 @@ async fn refusal(
     store: &dyn Store,
     access: Access,
 ) -> store::Result<Option<Refusal>> {
-    let is_kept_off = |mark: &Mark| match mark {
-        Mark::Closed { .. } => access != Access::Export,
-        Mark::Importing(_) => access != Access::Import,
-        Mark::Moving => true,
+    let is_kept_off = |mark: &TransferMark| match mark {
+        TransferMark::Closed { .. } => access != Access::Export,
+        TransferMark::Importing(_) => access != Access::Import,
+        TransferMark::Moving => true,
     };
-    let mark = store.mark().await?.filter(is_kept_off);
+    let mark = store.transfer_mark().await?.filter(is_kept_off);
     Ok(mark.map(|mark| Refusal::of_mark(config, &mark)))
 }
 
@@ -214,7 +214,7 @@ async fn prepare(config: &Config, mongo: &Mongo, access: Access) -> store::Resul
     if let Some(refusal) = refusal(config, mongo, access).await? {
         return Ok(Some(refusal));
     }
-    if !access.creates() && mongo.is_bare().await? {
+    if !access.creates() && mongo.is_unused().await? {
         return Ok(Some(Refusal::missing(config)));
     }
     match access {

@@ -13,13 +13,15 @@ use super::open::{Access, Refusal, open_store};
 use crate::clock::{Clock, Ids, SystemClock};
 use crate::config::Config;
 use crate::domain::name::named_enum;
-use crate::domain::{Address, BatchState, BrandName, DeliveryId, Occasion, Stop, User, UserId};
-use crate::email::{Message, Outcome, Permit, Place, SharedContent, Text};
+use crate::domain::{
+    Address, BatchState, BrandName, DeliveryId, DeliverySource, StopAction, User, UserId,
+};
+use crate::email::{BodyText, LinkPlaceholder, Message, Outcome, SendPermit, SharedContent};
 use crate::engine::batches::{BatchFilter, BatchService};
 use crate::engine::delivery::Headers;
-use crate::engine::delivery::brand_identities::mailer;
-use crate::engine::digest::{DigestRequest, Digests};
-use crate::engine::{self, Silent};
+use crate::engine::delivery::brand_identities::new_mailer;
+use crate::engine::digest::{DigestRequest, DigestService};
+use crate::engine::{self, NoProgress};
 use crate::render::pages::PageUser;
 use crate::render::{self, EmailLinks, Pages, Renderer, Samples, reader};
 
@@ -41,8 +43,8 @@ impl EmailDraft {
     /// Returns the kind of the preview.
     pub fn kind(&self) -> PreviewKind {
         match self.occasion {
-            Occasion::Digest(..) => PreviewKind::Digest,
-            Occasion::Batch(..) => PreviewKind::Batch,
+            DeliverySource::Digest(..) => PreviewKind::Digest,
+            DeliverySource::Batch(..) => PreviewKind::Batch,
         }
     }
 }
@@ -169,9 +171,10 @@ impl Previewer {
         user: &User,
         now: DateTime<Utc>,
     ) -> Result<PreviewSheet, render::Error> {
-        let place = |place: Place| Some(place.nowhere().to_owned());
-        let stop = Stop::of_email(&draft.content, &draft.occasion, &self.config.policies);
-        let mute = Stop::of_subject(&draft.content, &draft.occasion, &self.config.policies);
+        let place = |place: LinkPlaceholder| Some(place.preview_url().to_owned());
+        let stop = StopAction::for_email(&draft.content, &draft.occasion, &self.config.policies);
+        let mute =
+            StopAction::for_only_topic(&draft.content, &draft.occasion, &self.config.policies);
         let rendered = renderer.render(&render::EmailInput {
             user,
             content: &draft.content,
@@ -179,9 +182,9 @@ impl Previewer {
             at: now,
             tz: user.schedule(&self.config.digest.schedule).tz,
             links: EmailLinks {
-                preferences: place(Place::Preferences),
-                mute: mute.and_then(|_| place(Place::Mute)),
-                unsubscribe: stop.as_ref().and_then(|_| place(Place::Unsubscribe)),
+                preferences: place(LinkPlaceholder::Preferences),
+                mute: mute.and_then(|_| place(LinkPlaceholder::Mute)),
+                unsubscribe: stop.as_ref().and_then(|_| place(LinkPlaceholder::Unsubscribe)),
             },
             stop: stop.as_ref(),
         })?;
@@ -213,7 +216,7 @@ const BATCHES: usize = 20;
 /// Finds the emails that one user would get.
 pub struct OfPerson {
     /// Finds the user's digest.
-    pub digests: Digests,
+    pub digests: DigestService,
     /// Finds the user's batches.
     pub batches: BatchService,
 }
@@ -235,16 +238,16 @@ impl OfPerson {
     ) -> engine::Result<Vec<EmailDraft>> {
         let request = DigestRequest {
             users: Some(vec![user.clone()]),
-            now: true,
+            ignore_hours: true,
             ..DigestRequest::default()
         };
         let mut drafts = Vec::new();
         let mut add = |draft| drafts.push(draft);
-        self.digests.dry_run(&request, &mut add, &Silent).await?;
+        self.digests.dry_run(&request, &mut add, &NoProgress).await?;
         let Some(user) = self.reader(user).await? else {
             return Ok(drafts);
         };
-        let (mut batches, mut theirs) = (Vec::new(), BatchFilter::of(&user.id));
+        let (mut batches, mut theirs) = (Vec::new(), BatchFilter::of_user(&user.id));
         for state in [BatchState::Closing, BatchState::Open] {
             theirs.state = Some(state);
             batches.extend(self.batches.list(&theirs, BATCHES).await?);
@@ -254,12 +257,12 @@ impl OfPerson {
         batches.sort_by_key(|batch| std::cmp::Reverse(batch.id));
         batches.dedup_by_key(|batch| batch.id);
         let compose = &self.digests.sender.compose;
-        let emails = compose.prospects(batches, &user).await?;
+        let emails = compose.select_sendable_batches(batches, &user).await?;
         drafts.extend(emails.into_iter().map(|(batch, content)| EmailDraft {
             name: format!("{} {}", batch.key, batch.id),
             user: user.clone(),
             content,
-            occasion: Occasion::Batch(batch.id, batch.opened_at),
+            occasion: DeliverySource::Batch(batch.id, batch.opened_at),
         }));
         Ok(drafts)
     }
@@ -280,7 +283,7 @@ pub async fn send_test(
     to: Address,
     sheet: &PreviewSheet,
 ) -> anyhow::Result<Outcome> {
-    let mailer = mailer(config)?;
+    let mailer = new_mailer(config)?;
     let states = match open_store(config, Access::Read).await {
         Ok(store) => store.address_states(&[to.folded()]).await?,
         Err(error) => match error.downcast_ref::<Refusal>() {
@@ -298,19 +301,20 @@ pub async fn send_test(
     let subject = sheet.subject.as_deref().unwrap_or_default();
     let content = SharedContent {
         subject: format!("{MARK}{subject}"),
-        html: Text::from(sheet.html.as_str()),
-        text: Text::from(sheet.text.as_deref().unwrap_or_default()),
+        html: BodyText::from(sheet.html.as_str()),
+        text: BodyText::from(sheet.text.as_deref().unwrap_or_default()),
     };
     let message = Message {
         delivery: DeliveryId::stored(format!("test:{id}")),
         to,
         to_name: None,
         content: Arc::new(content),
-        personal: None,
-        further: Headers::new(config, brand).of_test(sheet.kind == PreviewKind::Digest),
+        links: None,
+        extra_headers: Headers::new(config, brand)
+            .headers_of_test(sheet.kind == PreviewKind::Digest),
         at: now,
     };
-    let (reference, permit) = (format!("test-{id}"), Permit::always());
+    let (reference, permit) = (format!("test-{id}"), SendPermit::always());
     let mut sent = mailer.send(&reference, &[message], &permit).await;
     Ok(sent.pop().unwrap_or_else(|| Outcome::Unknown("the mailer gave no answer".into())))
 }

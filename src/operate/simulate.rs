@@ -11,15 +11,15 @@ use std::path::Path;
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
 
-use crate::config::Candidate;
+use crate::config::CandidatePolicy;
 use crate::domain::batch::{
     Accumulator, AccumulatorId, Batch, BatchItem, BatchKey, BatchPolicy, BatchState, ChosenKey,
 };
 use crate::domain::{EventType, Id, ObjectId, UserId, durations};
-use crate::engine::users::import::line::{self, Mistake};
-use crate::engine::users::import::open;
-use crate::engine::{Error, Result, Watcher};
-use crate::wire::batch::{Comparison, PolicyFigures, Spread};
+use crate::engine::users::import::line::{self, LineError};
+use crate::engine::users::import::open_decompressed;
+use crate::engine::{Error, Progress, Result};
+use crate::wire::batch::{PolicyComparison, PolicyFigures, Spread};
 use crate::wire::transfer::BadLine;
 
 /// An event of the past, for one or several users.
@@ -42,17 +42,17 @@ pub struct RecordedEvent {
 /// `progress` advances once per event and policy. Memory grows with the number of events.
 pub fn simulate(
     events: &[RecordedEvent],
-    policies: &[Candidate],
-    progress: &dyn Watcher,
-) -> Comparison {
-    progress.total((events.len() * policies.len()) as u64);
+    policies: &[CandidatePolicy],
+    progress: &dyn Progress,
+) -> PolicyComparison {
+    progress.set_total((events.len() * policies.len()) as u64);
     let [from, to] = [events.first(), events.last()].map(|event| Some(event?.at));
     let span = from.zip(to).map(|(from, to)| to - from);
     let seconds = span.map_or(0, |span| span.num_seconds());
     let days = (seconds as f64 / 86_400.0).max(1.0);
     let users: HashSet<&UserId> = events.iter().flat_map(|event| &event.users).collect();
-    let figures = |of: &Candidate| replay(events, of, progress).figures(&of.name, days);
-    Comparison {
+    let figures = |of: &CandidatePolicy| replay(events, of, progress).figures(&of.name, days);
+    PolicyComparison {
         events: events.iter().map(|event| event.users.len() as u64).sum(),
         users: users.len() as u64,
         from,
@@ -61,12 +61,16 @@ pub fn simulate(
     }
 }
 
-fn replay(events: &[RecordedEvent], candidate: &Candidate, progress: &dyn Watcher) -> Emails {
+fn replay(
+    events: &[RecordedEvent],
+    candidate: &CandidatePolicy,
+    progress: &dyn Progress,
+) -> Emails {
     let mut replays: HashMap<AccumulatorId, Replay> = HashMap::new();
     let mut emails = Emails::default();
     for (number, event) in (1..).zip(events) {
         let item = BatchItem { i: id_of(number), t: event.kind.clone(), o: event.object.clone() };
-        let key = BatchKey::of(&event.kind, event.key.as_ref(), candidate.key.as_ref());
+        let key = BatchKey::for_event(&event.kind, event.key.as_ref(), candidate.key.as_ref());
         for user in &event.users {
             let (user, key) = (user.clone(), key.clone());
             let replay = replays.entry(AccumulatorId { user, key });
@@ -147,7 +151,7 @@ struct Emails {
 impl Emails {
     fn add(&mut self, batch: &Batch, included: Vec<(Id, DateTime<Utc>)>) {
         self.count += 1;
-        self.largest = self.largest.max(batch.contents.count);
+        self.largest = self.largest.max(batch.events.count);
         *self.per_user.entry(batch.user.clone()).or_default() += 1;
         let delay = |at: DateTime<Utc>| (batch.closes_at - at).num_milliseconds().max(0) as u64;
         let delays = included.into_iter().map(|(_, at)| delay(at));
@@ -184,7 +188,7 @@ fn spread(mut values: Vec<u64>) -> Spread {
 /// A line of the recording. Other fields are ignored.
 #[derive(Deserialize)]
 struct Line {
-    #[serde(deserialize_with = "durations::read_time")]
+    #[serde(deserialize_with = "durations::deserialize_time")]
     at: DateTime<Utc>,
     user: Option<UserId>,
     #[serde(default)]
@@ -202,7 +206,7 @@ struct Line {
 pub fn read_events(path: &Path) -> Result<Vec<RecordedEvent>> {
     let file = path.display();
     let mut events = Vec::new();
-    for (number, line) in (1..).zip(open(path)?.split(b'\n')) {
+    for (number, line) in (1..).zip(open_decompressed(path)?.split(b'\n')) {
         let unread = |error| Error::file(format!("reading {file}, line {number}"), error);
         let line = line.map_err(unread)?;
         if line.trim_ascii().is_empty() {
@@ -215,8 +219,8 @@ pub fn read_events(path: &Path) -> Result<Vec<RecordedEvent>> {
     Ok(events)
 }
 
-fn parse(line: &[u8]) -> std::result::Result<RecordedEvent, Mistake> {
-    let line: Line = line::read(line)?;
+fn parse(line: &[u8]) -> std::result::Result<RecordedEvent, LineError> {
+    let line: Line = line::parse_object(line)?;
     let mut users = line.users;
     users.extend(line.user);
     if users.is_empty() {

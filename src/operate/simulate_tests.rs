@@ -7,7 +7,7 @@ use chrono::TimeDelta;
 use proptest::prelude::*;
 
 use super::*;
-use crate::engine::Silent;
+use crate::engine::NoProgress;
 
 fn at(seconds: i64) -> DateTime<Utc> {
     DateTime::from_timestamp(1_772_409_600 + seconds, 0).unwrap()
@@ -33,12 +33,12 @@ fn minutes(window: i64, cooldown: i64, max_wait: Option<i64>) -> BatchPolicy {
 }
 
 fn run(events: &[RecordedEvent], policy: BatchPolicy, key: Option<&str>) -> PolicyFigures {
-    let trial = Candidate {
+    let trial = CandidatePolicy {
         name: "it".to_owned(),
         policy,
         key: key.map(|key| ChosenKey::new(key).unwrap()),
     };
-    simulate(events, &[trial], &Silent).policies.remove(0)
+    simulate(events, &[trial], &NoProgress).policies.remove(0)
 }
 
 /// Ada at 0:00, 1:00, 4:30 and 12:00, Ben at 2:00.
@@ -110,10 +110,10 @@ fn keys_and_types_separate_batches_and_a_shared_key_merges_types() {
 fn an_event_for_several_users_counts_once_for_each() {
     let mut both = comment("ada", 0);
     both.users.push(UserId::stored("ben"));
-    let trial = |name: &str, policy| Candidate { name: name.to_owned(), policy, key: None };
+    let trial = |name: &str, policy| CandidatePolicy { name: name.to_owned(), policy, key: None };
     let trials = vec![trial("now", BatchPolicy::IMMEDIATE), trial("later", minutes(5, 0, None))];
 
-    let comparison = simulate(&[both, comment("ben", 1)], &trials, &Silent);
+    let comparison = simulate(&[both, comment("ben", 1)], &trials, &NoProgress);
 
     assert_eq!((comparison.events, comparison.users), (3, 2));
     assert_eq!((comparison.from, comparison.to), (Some(at(0)), Some(at(1))));

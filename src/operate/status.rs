@@ -8,16 +8,17 @@ use chrono::TimeDelta;
 
 use crate::context::Context;
 use crate::domain::{
-    BatchState, Day, DaySet, Delivery, DeliveryState, FanoutState, Id, Occasion, Reason,
+    BatchState, Day, DaySet, Delivery, DeliverySource, DeliveryState, FanoutState, Id,
+    SuppressionReason,
 };
 use crate::engine::Result;
 use crate::engine::delivery::operator_actions::DeliveryService;
-use crate::engine::digest::old_days::BacklogDays;
-use crate::engine::feedback::suppressions::unreported;
+use crate::engine::digest::old_days::BacklogService;
+use crate::engine::feedback::suppressions::count_unreported;
 use crate::engine::users::find_unreadable;
 use crate::engine::users::unknown_names::NameLookup;
 use crate::engine::worker::Activity;
-use crate::store::{Counted, DeliveryFilter, Span};
+use crate::store::{CountedRecords, DeliveryFilter, TimeRange};
 use crate::wire::status::{DayView, Status};
 
 /// The age of the emails whose provider reports and failures are counted.
@@ -40,38 +41,39 @@ pub async fn ready(context: &Context) -> Result<()> {
 pub struct StatusService {
     pub(crate) context: Arc<Context>,
     pub(crate) deliveries: DeliveryService,
-    pub(crate) backlog: BacklogDays,
-    pub(crate) known: NameLookup,
+    pub(crate) backlog: BacklogService,
+    pub(crate) name_lookup: NameLookup,
     pub(crate) activity: Activity,
 }
 
 impl StatusService {
     /// Returns the number of accepted events that are not fanned out yet.
     pub async fn not_fanned_out(&self) -> Result<u64> {
-        let pending = [Counted::Fanouts(FanoutState::Pending)];
+        let pending = [CountedRecords::Fanouts(FanoutState::Pending)];
         Ok(self.context.store.count(&pending).await?.iter().sum())
     }
 
     /// Returns the current state.
     pub async fn now(&self) -> Result<Status> {
         let (store, now) = (&self.context.store, self.context.clock.now());
-        let window = DaySet::ending(Day::of(now), self.context.config.window_back);
-        let unknown = DeliveryFilter::State(DeliveryState::Unknown, Span::default(), None);
+        let window = DaySet::ending(Day::of(now), self.context.config.window_days_back);
+        let unknown = DeliveryFilter::State(DeliveryState::Unknown, TimeRange::default(), None);
         let unknown = store.find_deliveries(&unknown, SHOWN).await?;
-        let failed = DeliveryFilter::State(DeliveryState::Failed, Span::since(now - HEARD), None);
+        let failed =
+            DeliveryFilter::State(DeliveryState::Failed, TimeRange::since(now - HEARD), None);
         let mut failed = store.find_deliveries(&failed, FAILED).await?;
-        let of_batch = |row: &&Delivery| matches!(row.occasion, Occasion::Batch(..));
+        let of_batch = |row: &&Delivery| matches!(row.source, DeliverySource::Batch(..));
         let not_emailed = failed.iter().filter(of_batch);
         let not_emailed = not_emailed.map(|row| u64::from(row.outcome.items)).sum();
         failed.truncate(SHOWN);
         let days = store.days().await?;
         let of_fanouts = [FanoutState::Pending, FanoutState::Done];
         let of_batches = [BatchState::Open, BatchState::Closing];
-        let mut counted = of_fanouts.map(Counted::Fanouts).to_vec();
-        counted.extend(of_batches.map(Counted::Batches));
-        counted.extend(DeliveryState::ALL.map(Counted::Deliveries));
-        counted.extend(Reason::ALL.map(Counted::Suppressions));
-        counted.extend(days.iter().copied().map(Counted::Stacks));
+        let mut counted = of_fanouts.map(CountedRecords::Fanouts).to_vec();
+        counted.extend(of_batches.map(CountedRecords::Batches));
+        counted.extend(DeliveryState::ALL.map(CountedRecords::Deliveries));
+        counted.extend(SuppressionReason::ALL.map(CountedRecords::Suppressions));
+        counted.extend(days.iter().copied().map(CountedRecords::Stacks));
         let mut counts = store.count(&counted).await?.into_iter();
         let mut count = || counts.next().unwrap_or_default();
         Ok(Status {
@@ -86,16 +88,16 @@ impl StatusService {
             worker: self.activity.worker().await?,
             digest: self.activity.digests().await?,
             unknown: unknown.into_iter().map(Into::into).collect(),
-            paused: self.deliveries.pause().await?,
-            waiting: self.deliveries.waiting(None).await?,
+            paused: self.deliveries.current_pause().await?,
+            waiting: self.deliveries.count_waiting(None).await?,
             reports: store.report_counts(now - HEARD).await?,
-            unreported: match self.context.config.reporter() {
-                Some(_) => unreported(store.as_ref(), now).await?,
+            unreported: match self.context.config.reporting_provider() {
+                Some(_) => count_unreported(store.as_ref(), now).await?,
                 None => 0,
             },
-            suppressed: Reason::ALL.map(|reason| (reason, count())).into(),
-            unknown_names: self.known.recent(LATELY).await?,
-            older: self.backlog.summary().await?,
+            suppressed: SuppressionReason::ALL.map(|reason| (reason, count())).into(),
+            unknown_names: self.name_lookup.find_unknown_in_recent(LATELY).await?,
+            backlog: self.backlog.summary().await?,
             unreadable: find_unreadable(store.as_ref(), RECORDS).await?,
             days: days
                 .into_iter()

@@ -14,12 +14,14 @@ use futures::TryStreamExt;
 
 use crate::clock::Clock;
 use crate::domain::Lease;
-use crate::engine::archive::{UNFINISHED, chunks, lease_of, lines};
+use crate::engine::archive::{UNFINISHED_MARKER, chunk_lines, day_lease_name, read_lines};
 use crate::engine::crash::point;
-use crate::engine::{Error, Result, Watcher};
+use crate::engine::{Error, Progress, Result};
 use crate::private;
-use crate::store::{DaySum, Export, Importing, Mark, RecordKind, Release, Store, Summing};
-use crate::wire::transfer::{BadRecords, FileSum, ImportedFile, ImportedStore, Manifest};
+use crate::store::{
+    DaySum, DaySumBuilder, ExportPart, ImportProgress, LeasesToEnd, RecordKind, Store, TransferMark,
+};
+use crate::wire::transfer::{BadRecords, FileChecksum, ImportedFile, ImportedStore, Manifest};
 
 mod files;
 
@@ -46,8 +48,8 @@ pub struct Transfer {
 /// [`Error::Conflict`] if the export is complete, unless `force` is set: the store that imported it
 /// may have sent emails.
 pub async fn reopen(store: &dyn Store, force: bool) -> Result<bool> {
-    let mark = store.mark().await?;
-    let Some(Mark::Closed { folder }) = &mark else {
+    let mark = store.transfer_mark().await?;
+    let Some(TransferMark::Closed { folder }) = &mark else {
         return Ok(false);
     };
     if !force && Path::new(folder).join(MANIFEST).exists() {
@@ -67,10 +69,10 @@ impl Transfer {
     /// [`Error::Conflict`] if the folder holds anything but an unfinished export.
     pub async fn close(&self) -> Result<()> {
         self.begin_folder()?;
-        let mark = self.store.mark().await?;
-        let closed = mark.filter(|mark| matches!(mark, Mark::Closed { .. }));
+        let mark = self.store.transfer_mark().await?;
+        let closed = mark.filter(|mark| matches!(mark, TransferMark::Closed { .. }));
         let folder = self.folder.display().to_string();
-        let mark = Mark::Closed { folder };
+        let mark = TransferMark::Closed { folder };
         swap(&*self.store, closed.as_ref(), Some(&mark)).await
     }
 
@@ -81,7 +83,7 @@ impl Transfer {
     ///
     /// [`Error::Conflict`] if the folder holds anything but an unfinished export, or if the store
     /// changed during the export.
-    pub async fn export(&self, watcher: &dyn Watcher) -> Result<Manifest> {
+    pub async fn export(&self, watcher: &dyn Progress) -> Result<Manifest> {
         self.begin_folder()?;
         self.repair_days().await?;
         self.store.catch_up().await?;
@@ -95,12 +97,12 @@ impl Transfer {
             files.push((part, part.read(&path)?.0));
         }
         let (compared, unreadable) = self.compare(&files, watcher).await?;
-        let changed = files.iter().zip(&compared).filter(|(_, file)| !file.same);
+        let changed = files.iter().zip(&compared).filter(|(_, file)| !file.is_same);
         for ((part, _), _) in changed {
             let path = part.path(&self.folder);
             fs::remove_file(&path).map_err(failed("removing", &path))?;
         }
-        let changed = compared.iter().filter(|file| !file.same);
+        let changed = compared.iter().filter(|file| !file.is_same);
         let changed: Vec<&str> = changed.map(|file| &*file.name).collect();
         if !changed.is_empty() {
             let changed = changed.join(", ");
@@ -110,7 +112,7 @@ impl Transfer {
             ));
         }
         point("export-compared");
-        let files = files.into_iter().map(|(part, sum)| FileSum {
+        let files = files.into_iter().map(|(part, sum)| FileChecksum {
             name: part.name(),
             records: sum.stacks,
             sha256: sum.sha256,
@@ -128,8 +130,8 @@ impl Transfer {
             let why = "holds a complete export already: name another folder";
             return conflict(format!("{folder} {why}"));
         }
-        private::folder(&self.folder).map_err(failed("making", &self.folder))?;
-        let mark = self.folder.join(UNFINISHED);
+        private::create_folder(&self.folder).map_err(failed("making", &self.folder))?;
+        let mark = self.folder.join(UNFINISHED_MARKER);
         if mark.exists() {
             return Ok(());
         }
@@ -146,20 +148,20 @@ impl Transfer {
         // An export that continues a killed one owns its lease.
         let owner = format!("export {}", self.folder.display());
         for day in self.store.days().await? {
-            let (name, now) = (&lease_of(day), self.clock.now());
+            let (name, now) = (&day_lease_name(day), self.clock.now());
             let lease = Lease { owner: owner.clone(), until: now + LEASE };
             if !self.store.lease(name, &lease, now).await? {
                 return conflict(format!("another process archives or restores {day}"));
             }
             let fixed = self.store.fix_day(day).await;
             let owner = &owner;
-            self.store.release(&Release::Lease { name, owner }).await?;
+            self.store.release(&LeasesToEnd::Lease { name, owner }).await?;
             fixed?;
         }
         Ok(())
     }
 
-    async fn write(&self, part: Export, path: &Path, watcher: &dyn Watcher) -> Result<()> {
+    async fn write(&self, part: ExportPart, path: &Path, watcher: &dyn Progress) -> Result<()> {
         let partial = path.with_extension("partial");
         let failed = || failed("writing", &partial);
         let out = private::create(&partial).map_err(failed())?;
@@ -183,7 +185,7 @@ impl Transfer {
         private::replace(&path, text).map_err(failed("writing", &path))?;
         let folder = File::open(&self.folder).and_then(|folder| folder.sync_all());
         folder.map_err(failed("writing", &self.folder))?;
-        let mark = self.folder.join(UNFINISHED);
+        let mark = self.folder.join(UNFINISHED_MARKER);
         fs::remove_file(&mark).map_err(failed("removing", &mark))
     }
 
@@ -196,25 +198,25 @@ impl Transfer {
     pub async fn import(
         &self,
         export: &VerifiedExport,
-        watcher: &dyn Watcher,
+        watcher: &dyn Progress,
     ) -> Result<ImportedStore> {
         let records: u64 = export.files.iter().map(|(_, sum)| sum.stacks).sum();
-        watcher.total(2 * records);
+        watcher.set_total(2 * records);
         let mut import = self.begin(&export.sha256).await?;
         point("import-marked");
         let rejected = self.put(&export.files, &mut import, watcher).await?;
         let (files, bad) = self.compare(&export.files, watcher).await?;
         point("import-compared");
-        let same = bad.count == 0 && files.iter().all(|file| file.same);
+        let same = bad.count == 0 && files.iter().all(|file| file.is_same);
         if same {
-            let mark = Mark::Importing(import);
+            let mark = TransferMark::Importing(import);
             swap(&*self.store, Some(&mark), None).await?;
         } else {
             // The next run writes everything again.
             self.note(&mut import, 0, 0).await?;
         }
         Ok(ImportedStore {
-            same,
+            is_same: same,
             files,
             rejected,
             unreadable_in_store: bad,
@@ -223,27 +225,27 @@ impl Transfer {
     }
 
     /// Marks the store as half imported, unless an earlier run has.
-    async fn begin(&self, manifest: &str) -> Result<Importing> {
+    async fn begin(&self, manifest: &str) -> Result<ImportProgress> {
         let store = &*self.store;
-        let mut import = match store.mark().await? {
-            Some(Mark::Importing(import)) if import.manifest == manifest => import,
-            Some(Mark::Importing(Importing { folder, .. })) => {
+        let mut import = match store.transfer_mark().await? {
+            Some(TransferMark::Importing(import)) if import.manifest == manifest => import,
+            Some(TransferMark::Importing(ImportProgress { folder, .. })) => {
                 let next = "continue that one, or empty the database";
                 return conflict(format!("an import of {folder} has not ended: {next}"));
             }
-            Some(Mark::Closed { folder }) => {
+            Some(TransferMark::Closed { folder }) => {
                 return conflict(format!("the store is closed: it was exported to {folder}"));
             }
-            Some(Mark::Moving) => return conflict("the store is being moved"),
+            Some(TransferMark::Moving) => return conflict("the store is being moved"),
             None => {
                 self.refuse_records().await?;
                 point("import-checked");
-                let import = Importing {
+                let import = ImportProgress {
                     folder: self.folder.display().to_string(),
                     manifest: manifest.to_owned(),
-                    ..Importing::default()
+                    ..ImportProgress::default()
                 };
-                swap(store, None, Some(&Mark::Importing(import.clone()))).await?;
+                swap(store, None, Some(&TransferMark::Importing(import.clone()))).await?;
                 import
             }
         };
@@ -251,13 +253,13 @@ impl Transfer {
             return Ok(import);
         }
         // A process that opened the store before the mark may have written since the first check.
-        let mark = Mark::Importing(import.clone());
+        let mark = TransferMark::Importing(import.clone());
         if let Err(error) = self.refuse_records().await {
             swap(store, Some(&mark), None).await?;
             return Err(error);
         }
         import.checked = true;
-        swap(store, Some(&mark), Some(&Mark::Importing(import.clone()))).await?;
+        swap(store, Some(&mark), Some(&TransferMark::Importing(import.clone()))).await?;
         Ok(import)
     }
 
@@ -267,7 +269,7 @@ impl Transfer {
         for part in self.parts().await? {
             let mut pages = self.store.export(part);
             while let Some(page) = pages.try_next().await? {
-                if !(page.lines.is_empty() && page.bad.is_empty()) {
+                if !(page.lines.is_empty() && page.unreadable.is_empty()) {
                     let why = "import into an empty database";
                     let name = part.name();
                     return conflict(format!("the store is not empty, it holds {name}: {why}"));
@@ -280,18 +282,20 @@ impl Transfer {
     /// Writes the lines behind the mark, and moves it. Returns the rejected documents.
     async fn put(
         &self,
-        files: &[(Export, DaySum)],
-        import: &mut Importing,
-        watcher: &dyn Watcher,
+        files: &[(ExportPart, DaySum)],
+        import: &mut ImportProgress,
+        watcher: &dyn Progress,
     ) -> Result<BadRecords> {
         let mut rejected = BadRecords::default();
         let (first, mut done) = (import.files, import.lines);
         for (index, (part, _)) in files.iter().enumerate().skip(first) {
             let path = part.path(&self.folder);
-            for chunk in chunks(lines(&path)?.skip(done as usize)) {
+            for chunk in chunk_lines(read_lines(&path)?.skip(done as usize)) {
                 let chunk = chunk.map_err(failed("reading", &path))?;
                 // A suspended import writes nothing after another process has ended it.
-                if self.store.mark().await? != Some(Mark::Importing(import.clone())) {
+                if self.store.transfer_mark().await?
+                    != Some(TransferMark::Importing(import.clone()))
+                {
                     return conflict("another process has continued this import");
                 }
                 let errors = part.put(&*self.store, done + 1, &chunk).await?;
@@ -308,10 +312,10 @@ impl Transfer {
     }
 
     /// Moves the mark.
-    async fn note(&self, import: &mut Importing, files: usize, lines: u64) -> Result<()> {
-        let read = Mark::Importing(import.clone());
+    async fn note(&self, import: &mut ImportProgress, files: usize, lines: u64) -> Result<()> {
+        let read = TransferMark::Importing(import.clone());
         (import.files, import.lines) = (files, lines);
-        let mark = Mark::Importing(import.clone());
+        let mark = TransferMark::Importing(import.clone());
         swap(&*self.store, Some(&read), Some(&mark)).await
     }
 
@@ -319,43 +323,47 @@ impl Transfer {
     /// well. Also returns the unreadable records.
     async fn compare(
         &self,
-        files: &[(Export, DaySum)],
-        watcher: &dyn Watcher,
+        files: &[(ExportPart, DaySum)],
+        watcher: &dyn Progress,
     ) -> Result<(Vec<ImportedFile>, BadRecords)> {
         self.store.catch_up().await?;
         let mut all = files.to_vec();
         let others = self.parts().await?.into_iter();
         let others = others.filter(|part| files.iter().all(|(file, _)| file != part));
-        all.extend(others.map(|part| (part, Summing::default().end())));
+        all.extend(others.map(|part| (part, DaySumBuilder::default().finish())));
         let (mut compared, mut bad) = (Vec::new(), BadRecords::default());
         for (part, expected) in all {
-            let mut summing = Summing::default();
+            let mut summing = DaySumBuilder::default();
             let mut pages = self.store.export(part);
             while let Some(page) = pages.try_next().await? {
                 page.lines.iter().for_each(|line| summing.add(line));
                 watcher.advance(page.lines.len() as u64);
-                bad.add(page.bad);
+                bad.add(page.unreadable);
             }
-            let stored = summing.end();
+            let stored = summing.finish();
             compared.push(ImportedFile {
                 name: part.name(),
                 records: expected.stacks,
                 stored: stored.stacks,
-                same: stored == expected,
+                is_same: stored == expected,
             });
         }
         Ok((compared, bad))
     }
 
-    async fn parts(&self) -> Result<Vec<Export>> {
-        let days = self.store.days().await?.into_iter().map(Export::Day);
-        let records = RecordKind::ALL.map(Export::Records).into_iter();
+    async fn parts(&self) -> Result<Vec<ExportPart>> {
+        let days = self.store.days().await?.into_iter().map(ExportPart::Day);
+        let records = RecordKind::ALL.map(ExportPart::Records).into_iter();
         Ok(records.chain(days).collect())
     }
 }
 
-async fn swap(store: &dyn Store, read: Option<&Mark>, mark: Option<&Mark>) -> Result<()> {
-    match store.swap_mark(read, mark).await? {
+async fn swap(
+    store: &dyn Store,
+    read: Option<&TransferMark>,
+    mark: Option<&TransferMark>,
+) -> Result<()> {
+    match store.swap_transfer_mark(read, mark).await? {
         true => Ok(()),
         false => conflict("another process exports or imports this store at the same time"),
     }

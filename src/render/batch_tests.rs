@@ -9,10 +9,10 @@ use serde_json::json;
 use super::tests::{at, site, titled, whole, work};
 use super::*;
 use crate::domain::batch::BatchItem as Kept;
-use crate::domain::email_content::{EventData, gather};
+use crate::domain::email_content::{DisplayData, build_batch_content};
 use crate::domain::{
     BatchKey, EmailContent, Event, EventType, Id, Json, Object, ObjectId, ObjectKey, Policies,
-    Policy, Stop, UserId,
+    Policy, StopAction, UserId,
 };
 
 pub(super) fn policies() -> Policies {
@@ -44,10 +44,10 @@ pub(super) fn content_of(
         })
         .collect();
     let applies = |event: &Event| {
-        let (_, object) = &events[event.o.as_str().parse::<usize>().unwrap()];
-        object.notifiable.then(|| EventData { object: Arc::new(object.clone()), details: None })
+        let (_, object) = &events[event.object.as_str().parse::<usize>().unwrap()];
+        object.notifiable.then(|| DisplayData { object: Arc::new(object.clone()), details: None })
     };
-    gather(&key, &kept, omitted, &policies(), applies)
+    build_batch_content(&key, &kept, omitted, &policies(), applies)
 }
 
 pub(super) fn content(events: Vec<(&str, Object)>, omitted: u64) -> EmailContent {
@@ -55,10 +55,11 @@ pub(super) fn content(events: Vec<(&str, Object)>, omitted: u64) -> EmailContent
     content_of(key, events, omitted).unwrap()
 }
 
-static CLOSED: LazyLock<Occasion> = LazyLock::new(|| Occasion::Batch(Id::at(at(), [0; 8]), at()));
+static CLOSED: LazyLock<DeliverySource> =
+    LazyLock::new(|| DeliverySource::Batch(Id::at(at(), [0; 8]), at()));
 
 pub(super) fn email<'a>(user: &'a User, content: &'a EmailContent) -> EmailInput<'a> {
-    let stop = Stop::of_types(content.sections.iter().map(|section| &section.kind));
+    let stop = StopAction::for_types(content.sections.iter().map(|section| &section.kind));
     EmailInput {
         user,
         content,
@@ -68,7 +69,7 @@ pub(super) fn email<'a>(user: &'a User, content: &'a EmailContent) -> EmailInput
         links: EmailLinks {
             preferences: Some("https://www.example.org/u/token".into()),
             unsubscribe: Some("https://www.example.org/u/token?stop".into()),
-            mute: content.thread().map(|_| "https://www.example.org/u/token?mute".into()),
+            mute: content.common_topic().map(|_| "https://www.example.org/u/token?mute".into()),
         },
         stop: Some(Box::leak(Box::new(stop))),
     }
@@ -184,7 +185,7 @@ fn a_batch_of_types_without_a_phrase_reads_like_a_digest() {
 
 #[test]
 fn a_batch_of_odd_objects_keeps_its_layout() {
-    let bare = Object::bare(ObjectKey::stored("7"));
+    let bare = Object::without_data(ObjectKey::stored("7"));
     let long = "A View of the Harbour, with the Arrival of the Fleet and the Populace Assembled \
                 upon the Quay to Witness the Landing of the Ambassadors from the East";
     let events = vec![

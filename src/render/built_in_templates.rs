@@ -174,7 +174,7 @@ pub enum Error {
     },
     /// The name or look of the site is invalid.
     #[error(transparent)]
-    Site(#[from] crate::domain::name::Invalid),
+    Site(#[from] crate::domain::name::InvalidValue),
 }
 
 impl Error {

@@ -18,8 +18,8 @@ use fluent_syntax::ast::{Entry, Expression, InlineExpression, Message, Pattern, 
 use unic_langid::LanguageIdentifier;
 
 use super::built_in_templates::Error;
-use crate::domain::nearest;
-use crate::domain::text_checks::language_tag;
+use crate::domain::most_similar;
+use crate::domain::text_checks::to_language_tag;
 
 pub(super) type Bundle = FluentBundle<Arc<FluentResource>>;
 
@@ -159,7 +159,7 @@ pub(super) fn own(templates: &Path) -> Result<BTreeMap<String, Arc<FluentResourc
         let Some(stem) = stem.filter(|stem| !stem.starts_with('.')) else {
             continue;
         };
-        let Some(tag) = language_tag(stem) else {
+        let Some(tag) = to_language_tag(stem) else {
             let why = format!("{stem:?} is no locale; a catalog is called such as pt-BR.ftl");
             return Err(wrong(&path, None, why));
         };
@@ -246,7 +246,7 @@ fn check_names(name: &str, variables: &BTreeSet<&str>) -> Result<(), String> {
         (Some(known), _) => variables.find(|variable| !known.contains(**variable)),
         (None, Some((_, known))) => variables.find(|variable| !known.contains(variable)),
         (None, None) => {
-            let nearest = nearest(name, KNOWN.keys().map(String::as_str));
+            let nearest = most_similar(name, KNOWN.keys().map(String::as_str));
             let hint = match nearest {
                 Some(nearest) => format!("did you mean {nearest}?"),
                 None => "names of your own messages start with own-".to_owned(),

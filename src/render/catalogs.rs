@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::built_in_templates::Error;
 use super::catalog_files::{Bundle, ENGLISH, KNOWN, OURS, bundle, own, truncated};
 use super::voice::{Medium, MessageValue, Voice};
-use crate::domain::text_checks::language_tag;
+use crate::domain::text_checks::to_language_tag;
 use crate::domain::{EventType, Phrase, Policies};
 
 /// All catalogs, with a formatter for each locale.
@@ -111,7 +111,7 @@ impl Catalogs {
             ];
             voice.say("said", &filled, Medium::Text)
         };
-        let phrase = policies.of(kind).phrase.as_ref().and_then(sentence);
+        let phrase = policies.policy(kind).phrase.as_ref().and_then(sentence);
         (voice.heading(policies.heading(kind), kind), phrase)
     }
 
@@ -127,7 +127,7 @@ impl Catalogs {
     }
 
     fn near(&self, locale: &str) -> Option<&Arc<Voice>> {
-        let tag = language_tag(locale)?;
+        let tag = to_language_tag(locale)?;
         truncated(&tag).find_map(|tag| self.voices.get(&tag))
     }
 

@@ -3,7 +3,7 @@
 use super::batch_tests::{content, email as batch_email, said};
 use super::tests::{at, digest, email, site, titled, whole, works};
 use super::*;
-use crate::domain::email_content::Followed;
+use crate::domain::email_content::FollowReason;
 use crate::domain::{EmailContent, FollowKey, Object, UserId};
 
 /// The catalogs of a folder, which name its event types.
@@ -54,13 +54,13 @@ fn a_digest_is_entirely_in_the_language_of_its_user() {
         ("ArtworkPublished", "New works", works(0..2), 9),
         ("NearbyShow", "Shows near you", shows, 0),
     ];
-    let followed = |key: &str, name: &str, url: Option<&str>| Followed {
+    let followed = |key: &str, name: &str, url: Option<&str>| FollowReason {
         key: FollowKey::stored(key),
         name: name.to_owned(),
         url: url.map(str::to_owned),
     };
     let digest = EmailContent {
-        because: vec![
+        follow_reasons: vec![
             followed("artist:7", "Eleanor Whitcombe", Some("https://a.example/7")),
             followed("مكان:3", "متحف الرمل", None),
         ],

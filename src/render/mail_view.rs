@@ -15,8 +15,8 @@ use super::sentence::{
 };
 use super::template_input::{EmailInput, data_value, followed, place_in};
 use super::voice::Voice;
-use crate::domain::email_content::{About, Author, EmailGroup, EmailItem, EmailSection};
-use crate::domain::{Cadence, Occasion, Stop};
+use crate::domain::email_content::{Author, EmailGroup, EmailItem, EmailSection, GroupTopic};
+use crate::domain::{Cadence, DeliverySource, StopAction};
 
 /// An object's time that is later than its event by no more than this is not shown.
 const AT_ONCE: TimeDelta = TimeDelta::minutes(1);
@@ -30,13 +30,13 @@ pub(super) fn view_of(email: &EmailInput<'_>, voice: &Voice, shown: &[usize]) ->
     let in_sections = all.iter().take(shown.len()).map(|section| section.total);
     let sections = all.iter().zip(shown);
     let sections = sections.map(|(section, shown)| email.section(voice, section, *shown));
-    let by = content.items().map(|(_, item)| item.person());
-    let by_all = by_all(by, content.more() == 0);
+    let by = content.items().map(|(_, item)| item.author());
+    let by_all = by_all(by, content.hidden_count() == 0);
     let columns = all.iter().map(|section| named_by(section, by_all.is_some()));
     let columns: Vec<Vec<(Author, u64)>> = columns.collect();
     let names = names(&columns, content.total);
     let represented = columns.iter().flatten();
-    let represented = represented.filter(|(name, _)| names.iter().any(|one| one.is(name)));
+    let represented = represented.filter(|(name, _)| names.iter().any(|one| one.is_same(name)));
     let represented: u64 = represented.map(|(_, events)| events).sum();
     let things = match all.as_slice() {
         [section] if known == content.total => things(voice, section, content.total),
@@ -104,7 +104,7 @@ impl EmailInput<'_> {
     fn own_variables(&self, voice: &Voice) -> Value {
         let content = self.content;
         match self.occasion {
-            Occasion::Digest(cadence, period) => context! {
+            DeliverySource::Digest(cadence, period) => context! {
                 // `daily`, `weekly`, or empty for a digest on demand.
                 cadence => match cadence {
                     Cadence::Never => "",
@@ -112,9 +112,9 @@ impl EmailInput<'_> {
                 },
                 period,
             },
-            Occasion::Batch(..) => {
+            DeliverySource::Batch(..) => {
                 let topic = match content.sections.as_slice() {
-                    [section] if section.abouts == 1 && content.omitted == 0 => {
+                    [section] if section.topic_count == 1 && content.omitted == 0 => {
                         section.groups.first().map(about_view)
                     }
                     _ => None,
@@ -151,14 +151,14 @@ impl EmailInput<'_> {
         let opens = self.content.sections.first().map(|first| &first.kind) == Some(&section.kind);
         let has_image = |item: &EmailItem| image(item).is_some();
         let (pictured, own) = match self.occasion {
-            Occasion::Digest(..) => {
+            DeliverySource::Digest(..) => {
                 let items = || shown.iter().flat_map(|(_, items)| *items);
                 let pictured = items().skip(usize::from(opens)).any(has_image);
                 let items = items().map(|item| self.item(voice, section, item, url(item)));
                 let items: Vec<Value> = items.collect();
                 (pictured, context! { items })
             }
-            Occasion::Batch(..) => {
+            DeliverySource::Batch(..) => {
                 let (mut pictured, mut groups) = (false, Vec::new());
                 for (group, items) in shown {
                     let sentence =
@@ -237,7 +237,7 @@ impl EmailInput<'_> {
             // The URL, unless the group or an earlier item of the group already links to it.
             link,
             image => image(item),
-            by => item.by().and_then(|by| words(by, NAME)),
+            by => item.author_name().and_then(|by| words(by, NAME)),
             // The quoted text of the event.
             text => text.and_then(|text| words(text, SAID)),
             // When the event happened: a date in a digest, a time in a batch.
@@ -259,7 +259,7 @@ impl EmailInput<'_> {
     fn ends(&self, voice: &Voice) -> Option<Value> {
         self.links.unsubscribe.as_ref()?;
         let sections = &self.content.sections;
-        Some(ends(self.stop.unwrap_or(&Stop::All), None, |kind| {
+        Some(ends(self.stop.unwrap_or(&StopAction::All), None, |kind| {
             let section = sections.iter().find(|section| section.kind == *kind);
             section.map_or_else(
                 || voice.heading(kind.as_str(), kind),
@@ -277,8 +277,8 @@ impl EmailInput<'_> {
     /// Formats a time as a date in a digest, and as a time of day in a batch.
     fn when(&self, voice: &Voice, at: DateTime<Utc>) -> String {
         match self.occasion {
-            Occasion::Digest(..) => voice.day(at, self.at, self.tz),
-            Occasion::Batch(..) => voice.moment(at, self.at, self.tz),
+            DeliverySource::Digest(..) => voice.day(at, self.at, self.tz),
+            DeliverySource::Batch(..) => voice.moment(at, self.at, self.tz),
         }
     }
 
@@ -286,20 +286,20 @@ impl EmailInput<'_> {
     /// title, else the person and the time. A batch omits duplicates, because many items can share
     /// a topic.
     fn preview(&self, voice: &Voice) -> Vec<String> {
-        let repeats = matches!(self.occasion, Occasion::Digest(..));
+        let repeats = matches!(self.occasion, DeliverySource::Digest(..));
         let mut preview = Vec::new();
         let groups = self.content.sections.iter().flat_map(|one| &one.groups);
         for (about, item) in
-            groups.flat_map(|group| group.items.iter().map(|item| (&group.about, item)))
+            groups.flat_map(|group| group.items.iter().map(|item| (&group.topic, item)))
         {
-            let by = item.by().and_then(|by| words(by, SHORT));
+            let by = item.author_name().and_then(|by| words(by, SHORT));
             let said = by.as_deref().filter(|_| !repeats);
             let said = said.and_then(|by| says(voice, by, about, item));
             let by = by.filter(|_| is_unnamed(about, item));
             let beginning = said.unwrap_or_else(|| match (by, about) {
                 (Some(by), _) => format!("{by} {}", self.when(voice, item.at)),
-                (None, About::Page(topic)) => short(&topic.title, SHORT),
-                (None, About::Other(_) | About::Itself) => label(item, SHORT),
+                (None, GroupTopic::Page(topic)) => short(&topic.title, SHORT),
+                (None, GroupTopic::Stated(_) | GroupTopic::Object) => label(item, SHORT),
             });
             if repeats || !preview.contains(&beginning) {
                 preview.push(beginning);
@@ -327,10 +327,10 @@ pub(super) fn iso(at: DateTime<Utc>) -> String {
 
 /// Returns whether an item has no title to show: it is on the page of its group, or it has another
 /// topic and no title.
-fn is_unnamed(about: &About, item: &EmailItem) -> bool {
+fn is_unnamed(about: &GroupTopic, item: &EmailItem) -> bool {
     match about {
-        About::Page(_) => true,
-        About::Other(_) => item.object.title.is_none(),
-        About::Itself => false,
+        GroupTopic::Page(_) => true,
+        GroupTopic::Stated(_) => item.object.title.is_none(),
+        GroupTopic::Object => false,
     }
 }

@@ -25,7 +25,7 @@ use std::path::PathBuf;
 use minijinja::context;
 
 use crate::domain::email_content::EmailSection;
-use crate::domain::{Occasion, Site, User};
+use crate::domain::{DeliverySource, Site, User};
 
 use built_in_templates::{BATCH, DIGEST, EmailTemplates};
 use templates::Templates;
@@ -108,7 +108,7 @@ impl Renderer {
     pub fn render(&self, email: &EmailInput<'_>) -> Result<Rendered, Error> {
         let templates = templates_of(email);
         let sections = email.content.sections.iter().take(MAX_SECTIONS);
-        let mut shown: Vec<usize> = sections.map(EmailSection::shown).collect();
+        let mut shown: Vec<usize> = sections.map(EmailSection::shown_count).collect();
         level(&mut shown, MAX_ITEMS);
         loop {
             let rendered = self.fill_in(templates, email, &shown)?;
@@ -168,8 +168,8 @@ impl Renderer {
 
 fn templates_of(email: &EmailInput<'_>) -> &'static EmailTemplates {
     match email.occasion {
-        Occasion::Digest(..) => &DIGEST,
-        Occasion::Batch(..) => &BATCH,
+        DeliverySource::Digest(..) => &DIGEST,
+        DeliverySource::Batch(..) => &BATCH,
     }
 }
 

@@ -63,7 +63,7 @@ fn tokens() -> EmailTokens {
 
 fn stop_page(
     user: &User,
-    stop: &Stop,
+    stop: &StopAction,
     policies: &Policies,
     before: Option<Option<&User>>,
 ) -> String {
@@ -74,20 +74,20 @@ fn stop_page(
         ended: before.is_some(),
         before: before.flatten(),
         tokens: &tokens(),
-        name: matches!(stop, Stop::Follow(_)).then_some("Ines Tavoro"),
+        name: matches!(stop, StopAction::Follow(_)).then_some("Ines Tavoro"),
     });
     pages().render(&page, user.locale.as_deref()).unwrap()
 }
 
 /// Returns the user's record after the stop.
-fn after(before: &User, stop: &Stop) -> User {
+fn after(before: &User, stop: &StopAction) -> User {
     let mut user = before.clone();
-    user.stop(stop, &policies(), at());
+    user.apply_stop(stop, &policies(), at());
     user
 }
 
-fn replies() -> Stop {
-    Stop::of_types([&EventType::stored("Reply")])
+fn replies() -> StopAction {
+    StopAction::for_types([&EventType::stored("Reply")])
 }
 
 #[test]
@@ -97,16 +97,16 @@ fn built_in_pages_render_the_samples() {
 
 #[test]
 fn the_confirmation_page_masks_the_address() {
-    let html = stop_page(&mara(), &Stop::All, &policies(), None);
+    let html = stop_page(&mara(), &StopAction::All, &policies(), None);
 
     insta::assert_snapshot!("page_unsubscribe", html);
 }
 
 #[test]
 fn the_unsubscribed_page_offers_an_undo() {
-    let gone = after(&mara(), &Stop::All);
+    let gone = after(&mara(), &StopAction::All);
 
-    let html = stop_page(&gone, &Stop::All, &policies(), Some(Some(&mara())));
+    let html = stop_page(&gone, &StopAction::All, &policies(), Some(Some(&mara())));
 
     insta::assert_snapshot!("page_unsubscribed", without_zones(&html));
 }
@@ -125,7 +125,7 @@ fn the_page_of_a_type_lists_stopped_and_remaining_emails() {
 
 #[test]
 fn the_page_of_a_follow_names_it_and_its_own_link_restores_it() {
-    let stop = Stop::Follow(FollowKey::stored("artist:7"));
+    let stop = StopAction::Follow(FollowKey::stored("artist:7"));
 
     let asks = stop_page(&mara(), &stop, &policies(), None);
     let done = stop_page(&mara(), &stop, &policies(), Some(Some(&mara())));
@@ -136,7 +136,7 @@ fn the_page_of_a_follow_names_it_and_its_own_link_restores_it() {
 
 #[test]
 fn the_page_of_a_digest_lists_stopped_and_remaining_emails() {
-    let (before, stop) = (mara(), Stop::Digest);
+    let (before, stop) = (mara(), StopAction::Digest);
 
     let asks = stop_page(&before, &stop, &policies(), None);
     let done = after(&before, &stop);
@@ -292,11 +292,11 @@ fn types_are_grouped_by_category_and_mandatory_ones_are_locked() {
 #[test]
 fn the_unsubscribe_pages_list_the_mandatory_emails() {
     for before in [None, Some(None)] {
-        let html = stop_page(&mara(), &Stop::All, &sorted(), before);
+        let html = stop_page(&mara(), &StopAction::All, &sorted(), before);
         let but = "no more emails from Tate but those that cannot be turned off: Security notices.";
         assert!(html.contains(but), "{html}");
     }
-    let html = stop_page(&mara(), &Stop::Digest, &sorted(), Some(None));
+    let html = stop_page(&mara(), &StopAction::Digest, &sorted(), Some(None));
     assert!(html.contains("<bdi>Security notices</bdi> <span class=\"soft\">(cannot"), "{html}");
 }
 
@@ -305,7 +305,7 @@ fn pages_are_in_the_language_of_their_user() {
     for tag in ["de", "ja", "ar"] {
         let user = User { locale: Some(tag.into()), ..mara() };
         let stop = replies();
-        let follow = Stop::Follow(FollowKey::stored("artist:7"));
+        let follow = StopAction::Follow(FollowKey::stored("artist:7"));
 
         let asks = stop_page(&user, &stop, &policies(), None);
         let unfollowed = stop_page(&user, &follow, &policies(), Some(None));

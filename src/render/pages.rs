@@ -16,7 +16,8 @@ use super::templates::Templates;
 use super::voice::{Medium, MessageValue, Voice};
 use crate::domain::mutes_and_quiet_hours::Title;
 use crate::domain::{
-    Cadence, EventType, FollowKey, Mandate, Policies, Policy, Route, Schedule, Site, Stop, Subject,
+    Cadence, EventType, FollowKey, Mandate, Policies, Policy, Route, Schedule, Site, StopAction,
+    Subject,
 };
 
 mod view;
@@ -69,10 +70,10 @@ impl Pages {
         let (template, view) = match page {
             WebPage::Stop(stopping) => {
                 let template = match (stopping.stop, stopping.ended) {
-                    (Stop::All, false) => "pages/unsubscribe.html",
-                    (Stop::All, true) => "pages/unsubscribed.html",
-                    (Stop::Subject(..), false) => "pages/mute.html",
-                    (Stop::Subject(..), true) => "pages/muted.html",
+                    (StopAction::All, false) => "pages/unsubscribe.html",
+                    (StopAction::All, true) => "pages/unsubscribed.html",
+                    (StopAction::Subject(..), false) => "pages/mute.html",
+                    (StopAction::Subject(..), true) => "pages/muted.html",
                     (_, false) => "pages/stop.html",
                     (_, true) => "pages/stopped.html",
                 };
@@ -134,20 +135,20 @@ impl Pages {
             add(name.to_owned(), &WebPage::Preferences(choices))?;
         }
         let mut stops = vec![
-            ("the digest", Stop::Digest),
-            ("all but the digest", Stop::Alone),
-            ("all email", Stop::All),
-            ("a follow", Stop::Follow(FollowKey::stored("artist:7"))),
+            ("the digest", StopAction::Digest),
+            ("all but the digest", StopAction::OutsideDigest),
+            ("all email", StopAction::All),
+            ("a follow", StopAction::Follow(FollowKey::stored("artist:7"))),
         ];
         let mut kinds = policies.kinds();
-        let alone = kinds.find(|kind| user.is_emailed_alone(kind, policies));
+        let alone = kinds.find(|kind| user.gets_outside_digest(kind, policies));
         if alone.is_some() {
-            let thread = Stop::Subject(Subject::stored("preview"), Title::cut("Budget"));
-            stops.extend([("a type", Stop::of_types(alone)), ("a thread", thread)]);
+            let thread = StopAction::Subject(Subject::stored("preview"), Title::cut("Budget"));
+            stops.extend([("a type", StopAction::for_types(alone)), ("a thread", thread)]);
         }
         for (what, stop) in &stops {
             let mut stopped = user.clone();
-            stopped.stop(stop, policies, now);
+            stopped.apply_stop(stop, policies, now);
             for (name, user, ended, before) in [
                 (format!("stop {what}"), user, false, None),
                 (format!("stopped {what}"), &stopped, true, Some(user)),
@@ -159,7 +160,7 @@ impl Pages {
                     ended,
                     before,
                     tokens,
-                    name: matches!(stop, Stop::Follow(_)).then_some(FOLLOWED),
+                    name: matches!(stop, StopAction::Follow(_)).then_some(FOLLOWED),
                 };
                 add(name, &WebPage::Stop(stopping))?;
             }

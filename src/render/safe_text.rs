@@ -191,7 +191,7 @@ pub(super) fn by_all(
     all_known: bool,
 ) -> Option<String> {
     let by = all.next()??;
-    let same = all.all(|other| other.is_some_and(|other| other.is(&by)));
+    let same = all.all(|other| other.is_some_and(|other| other.is_same(&by)));
     words(&by.name, NAME).filter(|_| same && all_known)
 }
 
@@ -202,7 +202,7 @@ pub(super) fn names(sections: &[Vec<(Author, u64)>], total: u64) -> Vec<Author> 
     let mut names: Vec<Author> = Vec::new();
     let rounds = (0..ROUNDS).flat_map(|n| sections.iter().filter_map(move |names| names.get(n)));
     for (name, _) in rounds {
-        if !names.iter().any(|one| one.is(name)) {
+        if !names.iter().any(|one| one.is_same(name)) {
             names.push(name.clone());
         }
         if names.len() == 3 {

@@ -1,7 +1,7 @@
 //! Sample emails with invented content, for previews and for templates, which must render them
 //! before they are used.
 //!
-//! They are built like real emails, by [`assemble`] and [`gather`]. They contain one event and
+//! They are built like real emails, by [`build_digest_content`] and [`build_batch_content`]. They contain one event and
 //! many, objects with every field and objects with none. Start with [`Samples::digests`].
 
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use serde_json::json;
 use super::built_in_templates::Error;
 use super::template_input::{EmailInput, EmailLinks};
 use crate::domain::batch::{BatchItem as Kept, BatchKey};
-use crate::domain::day_stack::EventAt;
+use crate::domain::day_stack::StackEvent;
 use crate::domain::details::Actor;
-use crate::domain::digest_content::assemble;
-use crate::domain::email_content::{Caps, EventData, Followed, gather};
+use crate::domain::digest_content::build_digest_content;
+use crate::domain::email_content::{DisplayData, FollowReason, ItemLimits, build_batch_content};
 use crate::domain::mutes_and_quiet_hours::Title;
 use crate::domain::{
-    Cadence, ChosenKey, Day, Details, EmailContent, Event, EventType, FollowKey, Id, Mutes, Object,
-    ObjectId, ObjectKey, Occasion, Policies, Policy, Position, Route, StackId, Stop, Subject, User,
-    UserId,
+    Cadence, ChosenKey, Day, DeliverySource, Details, EmailContent, Event, EventType, FollowKey,
+    Id, Mutes, Object, ObjectId, ObjectKey, Policies, Policy, Position, Route, StackId, StopAction,
+    Subject, User, UserId,
 };
 
 /// An email before rendering.
@@ -34,7 +34,7 @@ pub struct EmailDraft {
     /// The content.
     pub content: EmailContent,
     /// The digest or batch of the email.
-    pub occasion: Occasion,
+    pub occasion: DeliverySource,
 }
 
 /// Titles, authors and texts, separated by bars.
@@ -84,7 +84,7 @@ fn kinds(
     sample: (&str, Policy),
 ) -> (Vec<EventType>, Policies) {
     let kinds = policies.kinds();
-    let kinds = kinds.filter(|kind| goes(policies.of(kind).route));
+    let kinds = kinds.filter(|kind| goes(policies.policy(kind).route));
     let kinds: Vec<EventType> = kinds.take(TYPES).cloned().collect();
     if !kinds.is_empty() {
         return (kinds, policies.clone());
@@ -95,7 +95,7 @@ fn kinds(
 
 impl Samples<'_> {
     /// Returns digests of the configured types: of one event, several and too many.
-    pub(crate) fn digests(&self, policies: &Policies, caps: Caps) -> Vec<EmailDraft> {
+    pub(crate) fn digests(&self, policies: &Policies, caps: ItemLimits) -> Vec<EmailDraft> {
         let sample = Policy { heading: Some("New works".into()), ..Policy::default() };
         let is_digest = |route| route == Route::Digest;
         let (kinds, policies) = kinds(policies, is_digest, ("ArtworkPublished", sample));
@@ -111,26 +111,29 @@ impl Samples<'_> {
                 (0..count).map(move |thing| self.event(kind.clone(), n * 4 + thing))
             });
             let events: Vec<Event> = events.collect();
-            let pending = events.iter().enumerate().map(|(n, event)| EventAt {
-                position: Position { stack: StackId::of(Day::of(self.now)), index: n as u32 },
+            let pending = events.iter().enumerate().map(|(n, event)| StackEvent {
+                position: Position { stack: StackId::for_day(Day::of(self.now)), index: n as u32 },
                 event,
                 at: self.at(n),
             });
-            let pending: Vec<EventAt<'_>> = pending.collect();
+            let pending: Vec<StackEvent<'_>> = pending.collect();
             Some(EmailDraft {
                 name: name.to_owned(),
                 user: reader(),
                 content: EmailContent {
-                    because: vec![Followed {
+                    follow_reasons: vec![FollowReason {
                         key: FollowKey::stored("artist:7"),
                         name: FOLLOWED.to_owned(),
                         url: Some("https://example.org/artists/7".to_owned()),
                     }],
-                    ..assemble(&pending, &policies, caps, |event| {
+                    ..build_digest_content(&pending, &policies, caps, |event| {
                         Some(self.data(event, Some(self.now + TAKES_PLACE)))
                     })?
                 },
-                occasion: Occasion::Digest(Cadence::Weekly, self.now.format("%G-W%V").to_string()),
+                occasion: DeliverySource::Digest(
+                    Cadence::Weekly,
+                    self.now.format("%G-W%V").to_string(),
+                ),
             })
         };
         drafts.into_iter().filter_map(draft).collect()
@@ -145,7 +148,7 @@ impl Samples<'_> {
             route: Route::Batch,
             ..Policy::default()
         };
-        let (kinds, policies) = kinds(policies, Route::is_emailed_alone, ("Comment", sample));
+        let (kinds, policies) = kinds(policies, Route::is_outside_digest, ("Comment", sample));
         let mut batches = Vec::new();
         for kind in &kinds {
             for (name, kept, omitted) in [("one event", 1, 0), ("several", 4, 0), ("many", 6, 17)] {
@@ -159,7 +162,7 @@ impl Samples<'_> {
         }
         let draft = |(name, key, kinds, omitted): (String, BatchKey, Vec<&EventType>, u64)| {
             let items = kinds.iter().enumerate().map(|(n, kind)| {
-                let Event { t, o, .. } = self.event((*kind).clone(), n);
+                let Event { kind: t, object: o, .. } = self.event((*kind).clone(), n);
                 let i = Id::at(self.at(kinds.len() - n), [n as u8; 8]);
                 Kept { i, t, o }
             });
@@ -168,8 +171,8 @@ impl Samples<'_> {
             Some(EmailDraft {
                 name,
                 user: reader(),
-                content: gather(&key, &items, omitted, &policies, data)?,
-                occasion: Occasion::Batch(Id::at(self.now, [0; 8]), self.now),
+                content: build_batch_content(&key, &items, omitted, &policies, data)?,
+                occasion: DeliverySource::Batch(Id::at(self.now, [0; 8]), self.now),
             })
         };
         batches.into_iter().filter_map(draft).collect()
@@ -181,16 +184,16 @@ impl Samples<'_> {
 
     fn event(&self, t: EventType, n: usize) -> Event {
         let o = ObjectId::stored((self.first + n).to_string());
-        Event { t, o, i: None }
+        Event { kind: t, object: o, fanout_id: None }
     }
 
     /// Returns the invented object of an event, with the date `at`, and the event's details.
-    fn data(&self, event: &Event, at: Option<DateTime<Utc>>) -> EventData {
-        let n: usize = event.o.as_str().parse().unwrap_or_default();
-        let bare = Object::bare(ObjectKey::stored(event.o.as_str()));
+    fn data(&self, event: &Event, at: Option<DateTime<Utc>>) -> DisplayData {
+        let n: usize = event.object.as_str().parse().unwrap_or_default();
+        let bare = Object::without_data(ObjectKey::stored(event.object.as_str()));
         let thing = n % (BARE + 1);
         let Some(words) = THINGS.get(thing) else {
-            return EventData { object: Arc::new(bare), details: None };
+            return DisplayData { object: Arc::new(bare), details: None };
         };
         let mut parts = words.splitn(3, '|').map(str::to_owned);
         let (title, by, text) = (parts.next(), parts.next(), parts.next());
@@ -209,7 +212,7 @@ impl Samples<'_> {
             text,
             ..Details::default()
         };
-        EventData { object: Arc::new(object), details: Some(Arc::new(details)) }
+        DisplayData { object: Arc::new(object), details: Some(Arc::new(details)) }
     }
 }
 
@@ -225,7 +228,7 @@ pub(super) fn try_all(
         mute: Some("https://example.org/mute".into()),
     };
     // Of the last types, no event is shown.
-    let caps = Caps { section: 3, total: 4 };
+    let caps = ItemLimits { section: 3, total: 4 };
     // 22 April 2014, 08:00 UTC.
     let now = DateTime::from_timestamp(1_398_153_600, 0).unwrap_or_default();
     for first in [0, BARE] {
@@ -246,10 +249,11 @@ pub(super) fn try_all(
                 links: EmailLinks::default(),
                 ..email.clone()
             })?;
-            let types = Stop::of_types(draft.content.sections.iter().map(|section| &section.kind));
+            let types =
+                StopAction::for_types(draft.content.sections.iter().map(|section| &section.kind));
             let stops = match draft.occasion {
-                Occasion::Digest(..) => vec![Stop::Digest],
-                Occasion::Batch(..) => vec![types, Stop::Alone],
+                DeliverySource::Digest(..) => vec![StopAction::Digest],
+                DeliverySource::Batch(..) => vec![types, StopAction::OutsideDigest],
             };
             for stop in &stops {
                 try_out(&EmailInput { stop: Some(stop), ..email.clone() })?;

@@ -10,9 +10,11 @@ use serde::Serialize;
 
 use super::safe_text::{NAME, SHORT, TITLE, label, link, short, words};
 use super::voice::{Medium, MessageValue, Voice};
-use crate::domain::email_content::{About, Author, Authors, EmailGroup, EmailItem, EmailSection};
+use crate::domain::email_content::{
+    Author, Authors, EmailGroup, EmailItem, EmailSection, GroupTopic,
+};
 use crate::domain::mutes_and_quiet_hours::Title;
-use crate::domain::{EventType, Mandate, Stop};
+use crate::domain::{EventType, Mandate, StopAction};
 
 /// The most names in a sentence. Longer lists show one fewer, and a count of the rest.
 pub(super) const NAMES: usize = 3;
@@ -70,21 +72,21 @@ impl SentenceView {
         Some(Self {
             about: vec![about(group, TITLE)],
             url: url.and_then(link).map(str::to_owned),
-            ..Self::of(voice, section, &group.people, group.total, total)?
+            ..Self::of(voice, section, &group.authors, group.total, total)?
         })
     }
 
     fn of_section(voice: &Voice, section: &EmailSection, total: u64) -> Option<Self> {
-        if section.abouts == 1 {
+        if section.topic_count == 1 {
             return Self::of_group(voice, section, section.groups.first()?, total);
         }
-        let groups = section.groups.iter().take(named(section.abouts));
+        let groups = section.groups.iter().take(named(section.topic_count));
         let about: Vec<String> = groups.map(|group| about(group, SHORT)).collect();
         let known = section.total - section.omitted;
         Some(Self {
-            elsewhere: section.abouts - about.len(),
+            elsewhere: section.topic_count - about.len(),
             about,
-            ..Self::of(voice, section, &section.people, known, total)?
+            ..Self::of(voice, section, &section.authors, known, total)?
         })
     }
 
@@ -124,17 +126,17 @@ fn named(all: usize) -> usize {
 
 /// Returns the topic of a group in words.
 fn about(group: &EmailGroup, max: usize) -> String {
-    match (&group.about, group.items.first()) {
-        (About::Other(topic) | About::Page(topic), _) => short(&topic.title, max),
-        (About::Itself, item) => item.map_or_else(String::new, |item| label(item, max)),
+    match (&group.topic, group.items.first()) {
+        (GroupTopic::Stated(topic) | GroupTopic::Page(topic), _) => short(&topic.title, max),
+        (GroupTopic::Object, item) => item.map_or_else(String::new, |item| label(item, max)),
     }
 }
 
 /// Returns whether the topic is the items themselves, so that they have no other title.
 pub(super) fn is_itself(group: &EmailGroup) -> bool {
-    match group.about {
-        About::Page(_) | About::Itself => true,
-        About::Other(_) => false,
+    match group.topic {
+        GroupTopic::Page(_) | GroupTopic::Object => true,
+        GroupTopic::Stated(_) => false,
     }
 }
 
@@ -212,12 +214,17 @@ pub(super) fn news(voice: &Voice, total: u64) -> String {
 }
 
 /// Returns the person with the quoted text, or with the item's own title if it has another topic.
-pub(super) fn says(voice: &Voice, by: &str, about: &About, item: &EmailItem) -> Option<String> {
+pub(super) fn says(
+    voice: &Voice,
+    by: &str,
+    about: &GroupTopic,
+    item: &EmailItem,
+) -> Option<String> {
     let details = item.details.as_deref();
     let text = details.and_then(|details| details.text.as_deref());
     let title = match about {
-        About::Other(_) => item.object.title.as_deref(),
-        About::Page(_) | About::Itself => None,
+        GroupTopic::Stated(_) => item.object.title.as_deref(),
+        GroupTopic::Page(_) | GroupTopic::Object => None,
     };
     let said = words(text.or(title)?, SHORT)?;
     let parts = [("label", MessageValue::words(by)), ("text", MessageValue::words(&said))];
@@ -229,11 +236,11 @@ pub(super) fn says(voice: &Voice, by: &str, about: &About, item: &EmailItem) -> 
 pub(super) fn named_by(section: &EmailSection, by_one: bool) -> Vec<(Author, u64)> {
     let named = section.groups.iter().filter_map(|group| {
         // If the type has a phrase, the topic is more informative than one of many people.
-        let by = group.items.first()?.person();
+        let by = group.items.first()?.author();
         let (name, events) = match by.filter(|_| section.phrase.is_none() && !by_one) {
             Some(by) => {
-                let people = group.items.iter().filter_map(EmailItem::person);
-                let events = people.filter(|other| other.is(&by)).count();
+                let people = group.items.iter().filter_map(EmailItem::author);
+                let events = people.filter(|other| other.is_same(&by)).count();
                 (by, events as u64)
             }
             None => {
@@ -250,22 +257,22 @@ pub(super) fn named_by(section: &EmailSection, by_one: bool) -> Vec<(Author, u64
 /// Returns `ends` in templates: the effect of a stop link. `follow` is the name of the follow that
 /// it ends, and `heading` returns the heading of a type.
 pub(super) fn ends(
-    stop: &Stop,
+    stop: &StopAction,
     follow: Option<&str>,
     heading: impl Fn(&EventType) -> String,
 ) -> Value {
     let (what, kinds) = match stop {
-        Stop::All => ("all", &[][..]),
-        Stop::Digest => ("digest", &[][..]),
+        StopAction::All => ("all", &[][..]),
+        StopAction::Digest => ("digest", &[][..]),
         // All types that are emailed outside the digest.
-        Stop::Alone => ("alone", &[][..]),
-        Stop::Types(kinds) => ("types", kinds.as_slice()),
-        Stop::Follow(_) => ("follow", &[][..]),
-        Stop::Subject(..) => ("subject", &[][..]),
+        StopAction::OutsideDigest => ("alone", &[][..]),
+        StopAction::Types(kinds) => ("types", kinds.as_slice()),
+        StopAction::Follow(_) => ("follow", &[][..]),
+        StopAction::Subject(..) => ("subject", &[][..]),
     };
     // The title of the subject, or its key if it has no title.
     let subject = match stop {
-        Stop::Subject(subject, title) => {
+        StopAction::Subject(subject, title) => {
             Some(title.as_ref().map_or(subject.as_str(), Title::as_str))
         }
         _ => None,

@@ -8,7 +8,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::safe_text::{NAME, SHORT, link, short};
-use crate::domain::{Invalid, Site};
+use crate::domain::{InvalidValue, Site};
 
 /// The most lines of a postal address.
 const ADDRESS_LINES: usize = 8;
@@ -28,7 +28,7 @@ pub(super) struct SiteView {
 }
 
 impl SiteView {
-    pub(super) fn of(site: &Site) -> Result<Self, Invalid> {
+    pub(super) fn of(site: &Site) -> Result<Self, InvalidValue> {
         let accent = Color::parse(&site.accent)?;
         let postal = site.postal_address.as_deref().unwrap_or_default();
         Ok(Self {
@@ -60,8 +60,8 @@ impl Color {
     const WHITE: Self = Self([0xff; 3]);
     const READABLE: f64 = 4.5;
 
-    pub(super) fn parse(text: &str) -> Result<Self, Invalid> {
-        let refuse = || Invalid::new("accent color", text, "is not written as #rrggbb");
+    pub(super) fn parse(text: &str) -> Result<Self, InvalidValue> {
+        let refuse = || InvalidValue::new("accent color", text, "is not written as #rrggbb");
         let digits = text.strip_prefix('#').ok_or_else(refuse)?;
         let mut channels = [0; 3];
         hex::decode_to_slice(digits, &mut channels).map_err(|_| refuse())?;

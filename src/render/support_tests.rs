@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use super::batch_tests::{content, email as batch_email, said};
 use super::tests::{at, digest, email, site, titled, works};
 use super::*;
-use crate::domain::email_content::Followed;
+use crate::domain::email_content::FollowReason;
 use crate::domain::{EmailContent, UserId};
 
 /// Elements that Gmail, Outlook, Apple Mail, Yahoo, Samsung and Thunderbird support. Clients that
@@ -71,7 +71,7 @@ fn whole() -> String {
     let mut all = String::new();
     for locale in ["en", "ar", "ja"] {
         let user = User { locale: Some(locale.to_owned()), ..User::new(UserId::stored("ada")) };
-        let followed = Followed {
+        let followed = FollowReason {
             key: crate::domain::FollowKey::stored("artist:7"),
             name: "Ines".into(),
             url: Some("https://a.example/7".into()),
@@ -84,7 +84,8 @@ fn whole() -> String {
             ],
             vec![("ArtworkPublished", "New works", works(0..1), 0)],
         ] {
-            let digest = EmailContent { because: vec![followed.clone()], ..digest(at(), sections) };
+            let digest =
+                EmailContent { follow_reasons: vec![followed.clone()], ..digest(at(), sections) };
             all += &renderer.render(&email(&user, &digest)).unwrap().html;
         }
         let comments = ["Are the travel costs in here?", "They are."];

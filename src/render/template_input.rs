@@ -13,8 +13,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::safe_text::{NAME, link, words};
-use crate::domain::object::json_text;
-use crate::domain::{EmailContent, Json, Occasion, Stop, User};
+use crate::domain::object::parse_text;
+use crate::domain::{DeliverySource, EmailContent, Json, StopAction, User};
 
 /// An email to be rendered.
 #[derive(Debug, Clone)]
@@ -24,7 +24,7 @@ pub struct EmailInput<'a> {
     /// The included events.
     pub content: &'a EmailContent,
     /// The digest or batch. Templates see no cadence if it is `never`.
-    pub occasion: &'a Occasion,
+    pub occasion: &'a DeliverySource,
     /// The time of the email. Times on its day omit the date, and dates in its year omit the year.
     pub at: DateTime<Utc>,
     /// The time zone of its dates and times.
@@ -32,7 +32,7 @@ pub struct EmailInput<'a> {
     /// The recipient's own links, or placeholders for them.
     pub links: EmailLinks,
     /// The effect of the unsubscribe link. `None` means all email.
-    pub stop: Option<&'a Stop>,
+    pub stop: Option<&'a StopAction>,
 }
 
 /// Links to reduce or stop emails. Templates show those that are set.
@@ -55,7 +55,7 @@ pub const UNFOLLOW: &str = "unfollow";
 /// same content can therefore share the rendered email.
 pub(super) fn followed(email: &EmailInput<'_>) -> Vec<Value> {
     let preferences = email.links.preferences.as_deref().and_then(link);
-    let followed = email.content.because.iter().filter_map(|followed| {
+    let followed = email.content.follow_reasons.iter().filter_map(|followed| {
         let key = followed.key.as_str();
         let encoded: String = byte_serialize(key.as_bytes()).collect();
         let name = words(&followed.name, NAME)?;
@@ -83,7 +83,7 @@ struct PlaceField<'a> {
 
 /// Returns the name of the place in `data`.
 pub(super) fn place_in(json: &Json) -> Option<String> {
-    json_text(json.fields::<PlaceField<'_>>()?.place)
+    parse_text(json.parse_object::<PlaceField<'_>>()?.place)
 }
 
 /// Returns `data` as a template value. An object is parsed when a template reads it.

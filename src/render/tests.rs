@@ -6,8 +6,10 @@ use chrono::{DateTime, TimeDelta, Utc};
 use chrono_tz::Tz;
 
 use super::*;
-use crate::domain::email_content::{About, Authors, EmailGroup, EmailItem};
-use crate::domain::{Cadence, EmailContent, EventType, Object, ObjectId, ObjectKey, Stop, UserId};
+use crate::domain::email_content::{Authors, EmailGroup, EmailItem, GroupTopic};
+use crate::domain::{
+    Cadence, EmailContent, EventType, Object, ObjectId, ObjectKey, StopAction, UserId,
+};
 
 pub(super) fn site() -> Site {
     Site {
@@ -33,11 +35,11 @@ pub(super) fn at() -> DateTime<Utc> {
     DateTime::from_timestamp(1_398_153_600, 0).unwrap()
 }
 
-fn of_cadence(cadence: Cadence) -> Occasion {
-    Occasion::Digest(cadence, "2014-W17".into())
+fn of_cadence(cadence: Cadence) -> DeliverySource {
+    DeliverySource::Digest(cadence, "2014-W17".into())
 }
 
-static WEEKLY: LazyLock<Occasion> = LazyLock::new(|| of_cadence(Cadence::Weekly));
+static WEEKLY: LazyLock<DeliverySource> = LazyLock::new(|| of_cadence(Cadence::Weekly));
 
 pub(super) fn email<'a>(user: &'a User, content: &'a EmailContent) -> EmailInput<'a> {
     EmailInput {
@@ -51,7 +53,7 @@ pub(super) fn email<'a>(user: &'a User, content: &'a EmailContent) -> EmailInput
             unsubscribe: Some("https://www.example.org/u/token?stop".into()),
             mute: None,
         },
-        stop: Some(&Stop::Digest),
+        stop: Some(&StopAction::Digest),
     }
 }
 
@@ -63,22 +65,27 @@ pub(super) fn digest<'a>(
 ) -> EmailContent {
     let no_one = Authors::Named(Vec::new());
     let group = |(index, object): (usize, Object)| {
-        let id = object.key.parts().map_or(object.key.as_str(), |(_, id)| id);
+        let id = object.key.split().map_or(object.key.as_str(), |(_, id)| id);
         let item = EmailItem {
             id: ObjectId::stored(id),
             at: at - TimeDelta::hours(9 * (index % 16) as i64 + 8),
             object: Arc::new(object),
             details: None,
         };
-        EmailGroup { about: About::Itself, people: no_one.clone(), items: vec![item], total: 1 }
+        EmailGroup {
+            topic: GroupTopic::Object,
+            authors: no_one.clone(),
+            items: vec![item],
+            total: 1,
+        }
     };
     let section = |(kind, heading, objects, more): (&str, &str, Vec<Object>, usize)| EmailSection {
         kind: EventType::stored(kind),
         heading: heading.to_owned(),
         phrase: None,
         mandate: None,
-        people: no_one.clone(),
-        abouts: objects.len() + more,
+        authors: no_one.clone(),
+        topic_count: objects.len() + more,
         total: (objects.len() + more) as u64,
         omitted: 0,
         groups: objects.into_iter().enumerate().map(group).collect(),
@@ -90,7 +97,7 @@ pub(super) fn digest<'a>(
         omitted: 0,
         oldest: times().min().unwrap_or(at),
         newest: times().max().unwrap_or(at),
-        because: Vec::new(),
+        follow_reasons: Vec::new(),
         sections,
     }
 }
@@ -119,12 +126,12 @@ pub(super) fn work(n: usize) -> Object {
         by: Some(by.into()),
         url: Some(format!("https://www.example.org/art/works/a{n:05}")),
         image: Some(format!("https://www.example.org/art/images/a{n:05}_8.jpg")),
-        ..Object::bare(ObjectKey::stored(format!("Artwork:A{n:05}")))
+        ..Object::without_data(ObjectKey::stored(format!("Artwork:A{n:05}")))
     }
 }
 
 pub(super) fn titled(title: &str) -> Object {
-    Object { title: Some(title.into()), ..Object::bare(ObjectKey::stored("Show:S1")) }
+    Object { title: Some(title.into()), ..Object::without_data(ObjectKey::stored("Show:S1")) }
 }
 
 pub(super) fn works(range: std::ops::Range<usize>) -> Vec<Object> {
@@ -162,7 +169,7 @@ fn a_digest_of_many_events_has_sections_with_totals() {
 
 #[test]
 fn a_digest_of_odd_objects_keeps_its_layout() {
-    let untitled = Object::bare(ObjectKey::stored("Artwork:A00003"));
+    let untitled = Object::without_data(ObjectKey::stored("Artwork:A00003"));
     let mut right_to_left = titled("لوحة بدون عنوان: ضوء القمر فوق النهر");
     right_to_left.by = Some("ليلى الحداد".into());
     let long = "A View of the Harbour, with the Arrival of the Fleet and the Populace Assembled \
@@ -195,7 +202,7 @@ fn a_subject_summarizes_the_content() {
     let of = |heading: &str, objects: Vec<Object>, more: usize| {
         render(&digest(at(), [("T", heading, objects, more)])).subject
     };
-    let bare = || Object::bare(ObjectKey::stored("Artwork:A1"));
+    let bare = || Object::without_data(ObjectKey::stored("Artwork:A1"));
     let one_artist = || vec![work(0), work(2)];
 
     for (subject, expected) in [

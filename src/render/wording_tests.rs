@@ -7,7 +7,7 @@ use chrono::TimeDelta;
 use super::batch_tests::{content, email as batch_email, four_comments, on, render, said};
 use super::tests::{at, digest, email, site, titled, work, works};
 use super::*;
-use crate::domain::email_content::Followed;
+use crate::domain::email_content::FollowReason;
 use crate::domain::{EmailContent, FollowKey, Mandate, Object, UserId};
 
 fn reader(locale: &str) -> User {
@@ -118,13 +118,13 @@ fn the_reason_for_a_digest_is_one_sentence() {
     let user = User::new(UserId::stored("ada"));
     let renderer = Renderer::new(site(), None).unwrap();
     let because = |names: &[&str]| {
-        let followed = names.iter().map(|name| Followed {
+        let followed = names.iter().map(|name| FollowReason {
             key: FollowKey::stored(format!("artist:{name}")),
             name: (*name).to_owned(),
             url: None,
         });
         let digest = EmailContent {
-            because: followed.collect(),
+            follow_reasons: followed.collect(),
             ..digest(at(), [("Work", "New works", works(0..3), 0)])
         };
         renderer.render(&email(&user, &digest)).unwrap().text

@@ -14,13 +14,13 @@ use crate::domain::{Day, DigestMarker, Entry, Event, Stack, StackId};
 
 /// A document of a day on one line, byte-exact: canonical MongoDB Extended JSON v2, or a
 /// store-specific form if that is not exact.
-pub type RawStack = String;
+pub type StackLine = String;
 
 /// How to restore a document whose `_id` is already in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Meeting {
+pub enum MergePolicy {
     /// The stored document must be identical.
-    Same,
+    MustBeEqual,
     /// Append the entries to those of other writers, each once. A marker is not appended while it
     /// would cover pending events of other writers, unless the day has expired.
     Append {
@@ -41,12 +41,12 @@ pub struct DaySum {
 
 /// A sum in progress.
 #[derive(Debug, Default)]
-pub struct Summing {
+pub struct DaySumBuilder {
     stacks: u64,
     hash: Sha256,
 }
 
-impl Summing {
+impl DaySumBuilder {
     /// Adds a document's line, given without its line end.
     pub fn add(&mut self, line: &str) {
         self.hash.update(line.as_bytes());
@@ -60,7 +60,7 @@ impl Summing {
     }
 
     /// Returns the sum of all lines.
-    pub fn end(self) -> DaySum {
+    pub fn finish(self) -> DaySum {
         DaySum { stacks: self.stacks, sha256: hex::encode(self.hash.finalize()) }
     }
 }
@@ -76,14 +76,14 @@ pub(super) fn merge(
     day: Day,
     stored: &RawDocument,
     exported: &RawDocument,
-    meeting: Meeting,
+    meeting: MergePolicy,
 ) -> Result<Vec<RawBson>> {
     if stored == exported || to_line(stored) == to_line(exported) {
         return Ok(Vec::new());
     }
     let user = || owner_of(exported);
     match (StackFields::read(stored), StackFields::read(exported), meeting) {
-        (Some(stored), Some(exported), Meeting::Append { is_expired })
+        (Some(stored), Some(exported), MergePolicy::Append { is_expired })
             if stored.others == exported.others =>
         {
             entries_to_append(day, &stored.events, &exported.events, is_expired)
@@ -147,7 +147,7 @@ fn contains_restored(stored: &[RawBson], exported: &[RawBson], entries: &[Entry]
     let is_at = |position: usize| {
         let mut pairs = exported.iter().zip(entries).zip(&stored[position..]);
         pairs.all(|((exported, entry), stored)| match entry {
-            Entry::Marker(DigestMarker { n: Some(n), .. }) if position > 0 => {
+            Entry::DigestMarker(DigestMarker { n: Some(n), .. }) if position > 0 => {
                 marker_covering(exported, *n as usize + position).as_ref() == Some(stored)
             }
             _ => exported == stored,
@@ -178,11 +178,14 @@ fn entries_to_append(
     if contains_restored(stored, exported, &entries) {
         return Some(Vec::new());
     }
-    let stack = Stack::new(StackId::of(day), stored.iter().map(entry_of).collect());
+    let stack = Stack::new(StackId::for_day(day), stored.iter().map(entry_of).collect());
     let is_stored = |index: usize| match &entries[index] {
-        Entry::Marker(DigestMarker { id: None, .. }) | Entry::Event(Event { i: None, .. }) => false,
-        Entry::Marker(DigestMarker { id, .. }) => stack.markers().any(|marker| marker.id == *id),
-        Entry::Event(_) | Entry::Mailed(_) | Entry::Other => stored.contains(&exported[index]),
+        Entry::DigestMarker(DigestMarker { id: None, .. })
+        | Entry::Event(Event { fanout_id: None, .. }) => false,
+        Entry::DigestMarker(DigestMarker { id, .. }) => {
+            stack.markers().any(|marker| marker.id == *id)
+        }
+        Entry::Event(_) | Entry::BatchMarker(_) | Entry::Other => stored.contains(&exported[index]),
     };
     let has_pending = !is_expired && stack.has_uncovered();
     // `excluded[n]`: number of entries among the first `n` that are not appended.
@@ -190,7 +193,7 @@ fn entries_to_append(
     for (index, entry) in entries.iter().enumerate() {
         let mut is_excluded = is_stored(index);
         let mut element = exported[index].clone();
-        if let Entry::Marker(DigestMarker { n, .. }) = entry {
+        if let Entry::DigestMarker(DigestMarker { n, .. }) = entry {
             let covered = n.map_or(index, |n| (n as usize).min(index));
             // The stored part may have a marker of the same email. This one is still needed if it
             // covers appended entries.
@@ -224,9 +227,9 @@ mod tests {
 
     fn event(i: Option<u8>) -> RawBson {
         let event = event_document(&Event {
-            t: EventType::stored("T"),
-            o: ObjectId::stored("1"),
-            i: i.map(id),
+            kind: EventType::stored("T"),
+            object: ObjectId::stored("1"),
+            fanout_id: i.map(id),
         });
         event.into()
     }

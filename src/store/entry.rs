@@ -61,10 +61,10 @@ pub(super) fn read_entry(document: &RawDocument) -> Result<Entry> {
         }
     }
     Ok(match (flushed, t, o) {
-        (Some(id), ..) => Entry::Marker(DigestMarker { id, n }),
-        (None, Some(t), Some(o)) => Entry::Event(Event { t, o, i }),
+        (Some(id), ..) => Entry::DigestMarker(DigestMarker { id, n }),
+        (None, Some(t), Some(o)) => Entry::Event(Event { kind: t, object: o, fanout_id: i }),
         _ => match (mailed, fanouts) {
-            (Some(id), Some(fanouts)) => Entry::Mailed(BatchMarker { id, fanouts }),
+            (Some(id), Some(fanouts)) => Entry::BatchMarker(BatchMarker { id, fanouts }),
             _ => Entry::Other,
         },
     })
@@ -93,8 +93,8 @@ pub(super) fn object_id(id: Id) -> oid::ObjectId {
 
 /// Returns `{t, o, i}`, the only form of events that tidings writes.
 pub(super) fn event_document(event: &Event) -> RawDocumentBuf {
-    let mut document = rawdoc! {"t": event.t.as_str(), "o": event.o.as_str()};
-    if let Some(i) = event.i {
+    let mut document = rawdoc! {"t": event.kind.as_str(), "o": event.object.as_str()};
+    if let Some(i) = event.fanout_id {
         document.append(cstr!("i"), object_id(i));
     }
     document
@@ -119,17 +119,18 @@ pub(super) struct NewEntry<'a> {
 }
 
 /// Returns the entries of a marker, one for each stack.
-pub(super) fn new_entries(marker: &NewMarker) -> Vec<NewEntry<'_>> {
+pub(super) fn entries_of_marker(marker: &NewMarker) -> Vec<NewEntry<'_>> {
     let entry = |user, stack, document| NewEntry { user, stack, document };
     match marker {
         NewMarker::Flushed(user, marker, watermarks) => {
             // A user who cannot have such an id has no such stack.
-            let can_have = |stack: StackId| stack.form == IdForm::Text || user.legacy().is_some();
+            let can_have =
+                |stack: StackId| stack.form == IdForm::Text || user.to_object_id().is_some();
             let existing = watermarks.iter().filter(|(stack, _)| can_have(*stack));
             existing.map(|(stack, n)| entry(user, *stack, flushed_document(*marker, *n))).collect()
         }
         NewMarker::Mailed(user, day, mailed) => {
-            vec![entry(user, StackId::of(*day), mailed_document(mailed))]
+            vec![entry(user, StackId::for_day(*day), mailed_document(mailed))]
         }
     }
 }

@@ -18,11 +18,11 @@ fn read(document: &Document) -> (UserId, Vec<Entry>) {
 
 fn event(t: &str, o: &str, i: Option<Id>) -> Entry {
     let (t, o) = (EventType::stored(t), ObjectId::stored(o));
-    Entry::Event(Event { t, o, i })
+    Entry::Event(Event { kind: t, object: o, fanout_id: i })
 }
 
 fn marker(id: Option<Id>, n: Option<u32>) -> Entry {
-    Entry::Marker(DigestMarker { id, n })
+    Entry::DigestMarker(DigestMarker { id, n })
 }
 
 const ID: Id = Id::from_bytes([0x53, 0x34, 0x64, 0x7b, 0x13, 0x9b, 0x21, 0x65, 0x16, 0, 0, 0xd8]);
@@ -59,7 +59,7 @@ fn a_stack_of_an_older_writer_is_readable() {
 #[test]
 fn the_count_of_a_marker_may_have_any_numeric_type() {
     let n = |n: Bson| match read(&doc! {"_id": "a", "events": [{"flushed": oid(), "n": n}]}).1[..] {
-        [Entry::Marker(DigestMarker { n, .. })] => n,
+        [Entry::DigestMarker(DigestMarker { n, .. })] => n,
         _ => panic!("no marker"),
     };
     for three in [Bson::Int32(3), Bson::Int64(3), Bson::Double(3.9)] {
@@ -158,7 +158,7 @@ fn a_name_that_is_not_utf_8_makes_only_its_stack_unreadable() {
     let position = bytes.windows(3).position(|name| name == b"odd").unwrap();
     bytes[position] = 0xff;
     let document = StackDocument::read(&bytes).unwrap().unwrap();
-    let stack = document.stack(StackId::of("20140422".parse().unwrap()));
+    let stack = document.stack(StackId::for_day("20140422".parse().unwrap()));
     assert_eq!((stack.entries, stack.defect), (Vec::new(), Some(Defect::Unreadable)));
 }
 
@@ -194,7 +194,7 @@ proptest::proptest! {
     fn a_written_document_is_readable(events in proptest::collection::vec((".{0,40}", ".{0,40}", proptest::array::uniform12(0u8..)), 0..20)) {
         let events: Vec<Event> = events
             .into_iter()
-            .map(|(t, o, i)| Event { t: EventType::stored(t), o: ObjectId::stored(o), i: Some(Id::from_bytes(i)) })
+            .map(|(t, o, i)| Event { kind: EventType::stored(t), object: ObjectId::stored(o), fanout_id: Some(Id::from_bytes(i)) })
             .collect();
         let list = RawArrayBuf::from_iter(events.iter().map(event_document));
         let document = rawdoc! {"_id": "alice", "events": list};
@@ -207,7 +207,11 @@ proptest::proptest! {
 #[test]
 fn entries_are_written_with_their_fields_in_order() {
     let (id, n) = (Id::from_bytes([7; 12]), Oid::from_bytes([7; 12]));
-    let event = |i| Event { t: EventType::stored("NearbyShow"), o: ObjectId::stored("0"), i };
+    let event = |i| Event {
+        kind: EventType::stored("NearbyShow"),
+        object: ObjectId::stored("0"),
+        fanout_id: i,
+    };
     let mailed = BatchMarker { id, fanouts: vec![id] };
     for (written, expected) in [
         (event_document(&event(Some(id))), doc! {"t": "NearbyShow", "o": "0", "i": n}),

@@ -13,8 +13,8 @@ use serde::ser::{Error as _, SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 
 /// Why a document cannot be written or read.
-pub(super) type Unreadable = Box<dyn std::error::Error + Send + Sync>;
-type Result<T> = std::result::Result<T, Unreadable>;
+pub(super) type ExtJsonError = Box<dyn std::error::Error + Send + Sync>;
+type Result<T> = std::result::Result<T, ExtJsonError>;
 
 /// The start of a line with a document's bytes. No stored document is written like this, because
 /// each has an `_id`.
@@ -24,7 +24,7 @@ const BYTES_SUFFIX: &str = "\"}";
 /// Returns the document on one line.
 pub(super) fn to_line(document: &RawDocument) -> String {
     let bytes = document.as_bytes();
-    match serde_json::to_string(&Canonical(RawBsonRef::Document(document))) {
+    match serde_json::to_string(&CanonicalJson(RawBsonRef::Document(document))) {
         Ok(line) if from_line(&line).is_ok_and(|parsed| parsed.as_bytes() == bytes) => line,
         _ => format!("{BYTES_PREFIX}{}{BYTES_SUFFIX}", BASE64_STANDARD.encode(bytes)),
     }
@@ -41,9 +41,9 @@ pub(super) fn from_line(line: &str) -> Result<RawDocumentBuf> {
 }
 
 /// Serializes a value in the form that it has in a document's line.
-pub(super) struct Canonical<'a>(pub RawBsonRef<'a>);
+pub(super) struct CanonicalJson<'a>(pub RawBsonRef<'a>);
 
-impl Serialize for Canonical<'_> {
+impl Serialize for CanonicalJson<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
         let number = |name: &'static str, digits: String| [(name, digits)];
         match self.0 {
@@ -51,14 +51,14 @@ impl Serialize for Canonical<'_> {
                 let mut fields = to.serialize_map(None)?;
                 for field in document {
                     let (name, value) = field.map_err(S::Error::custom)?;
-                    fields.serialize_entry(name.as_str(), &Canonical(value))?;
+                    fields.serialize_entry(name.as_str(), &CanonicalJson(value))?;
                 }
                 fields.end()
             }
             RawBsonRef::Array(values) => {
                 let mut list = to.serialize_seq(None)?;
                 for value in values {
-                    list.serialize_element(&Canonical(value.map_err(S::Error::custom)?))?;
+                    list.serialize_element(&CanonicalJson(value.map_err(S::Error::custom)?))?;
                 }
                 list.end()
             }
@@ -69,8 +69,8 @@ impl Serialize for Canonical<'_> {
                 to.collect_map(number("$numberDouble", digits))
             }
             RawBsonRef::JavaScriptCodeWithScope(code) => {
-                let text = Canonical(RawBsonRef::String(code.code));
-                let scope = Canonical(RawBsonRef::Document(code.scope));
+                let text = CanonicalJson(RawBsonRef::String(code.code));
+                let scope = CanonicalJson(RawBsonRef::Document(code.scope));
                 to.collect_map([("$code", text), ("$scope", scope)])
             }
             RawBsonRef::Binary(binary) => {

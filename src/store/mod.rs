@@ -16,16 +16,17 @@ mod traits;
 mod transfer_mark;
 mod types;
 
-pub use day_lines::{DaySum, Meeting, RawStack, Summing};
-pub use record_lines::{AnyRecord, Export, RecordKind, RecordPage};
+pub use day_lines::{DaySum, DaySumBuilder, MergePolicy, StackLine};
+pub use record_lines::{AnyRecord, ExportPart, RecordKind, RecordPage};
 pub use traits::{
     Batches, ChangeNotices, Days, Deliveries, Diagnostics, Directory, Feedbacks, Intercept,
     Journal, Notes, Objects, Stacks, Store, Suppressions,
 };
-pub use transfer_mark::{Importing, Mark};
+pub use transfer_mark::{ImportProgress, TransferMark};
 pub use types::{
-    Acceptance, AccumulatorFilter, AddressState, AtMost, BadFanout, BatchFilter, Claim, Claimed,
-    Condition, Counted, DeliveryFilter, Engine, Error, FeedParts, FollowChange, Forgettable,
-    NewMarker, NoteFilter, Outstanding, PendingFanouts, PeopleFilter, Pile, Pushed, Pushes,
-    Release, Result, Schema, Span, Topology, UserField,
+    Acceptance, AccumulatorFilter, AddressState, BatchFilter, ClaimLimit, ClaimedFanouts,
+    CountedRecords, DatabaseStatus, DeliveryFilter, Engine, Error, ExpiringRecords, FeedParts,
+    FollowChange, LeasesToEnd, NewMarker, NoteFilter, OutstandingWork, PendingFanouts, PushOutcome,
+    PushRequest, Result, RowsToLease, Schema, TimeRange, Topology, UnreadableFanout, UserField,
+    UserFilter, WaitingItems,
 };

@@ -15,7 +15,7 @@ use super::record::small::{
     WebhookReceipt,
 };
 use super::record::user::UserRecord;
-use super::record::values::As;
+use super::record::values::StoredForm;
 use super::record::{Record, read_json, to_json};
 use super::types::{Error, Result};
 use crate::domain::batch::Accumulator;
@@ -103,7 +103,7 @@ impl RecordSource for &str {
 
 impl AnyRecord {
     /// Returns the line of the record.
-    pub fn line(&self) -> Result<String> {
+    pub fn to_line(&self) -> Result<String> {
         to_json(self)
     }
 
@@ -112,7 +112,7 @@ impl AnyRecord {
     /// # Errors
     ///
     /// [`Error::Corrupt`], which names the field that cannot be read.
-    pub fn read(kind: RecordKind, line: &str) -> Result<Self> {
+    pub fn from_line(kind: RecordKind, line: &str) -> Result<Self> {
         Self::read_from(kind, line)
     }
 }
@@ -155,7 +155,7 @@ pub(in crate::store) const NO_REVISION: Id = Id::from_bytes([0; 12]);
 
 /// The part of a store to export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Export {
+pub enum ExportPart {
     /// The documents of a day.
     Day(Day),
     /// The records of a kind.
@@ -168,7 +168,7 @@ pub struct RecordPage {
     /// One line for each readable record, in the order of their ids.
     pub lines: Vec<String>,
     /// The unreadable records, each with its id and the reason.
-    pub bad: Vec<String>,
+    pub unreadable: Vec<String>,
 }
 
 impl RecordPage {
@@ -177,8 +177,8 @@ impl RecordPage {
     /// # Errors
     ///
     /// Names the first unreadable record.
-    pub(super) fn complete(self) -> Result<Self> {
-        match self.bad.first() {
+    pub(super) fn require_readable(self) -> Result<Self> {
+        match self.unreadable.first() {
             None => Ok(self),
             Some(bad) => Err(Error::Unsupported(bad.clone())),
         }
@@ -187,16 +187,16 @@ impl RecordPage {
     /// Adds a record, unless it is a note about the store itself.
     pub(super) fn push(&mut self, record: &AnyRecord) -> Result<()> {
         if let AnyRecord::Note(note) = record
-            && [MARK, MOVE, "schema"].contains(&note.name.as_str())
+            && [TRANSFER_NOTE, MOVE_NOTE, "schema"].contains(&note.name.as_str())
         {
             return Ok(());
         }
-        self.lines.push(record.line()?);
+        self.lines.push(record.to_line()?);
         Ok(())
     }
 }
 
-/// The name of the note that holds the [`Mark`](super::Mark).
-pub(super) const MARK: &str = "transfer";
+/// The name of the note that holds the [`Mark`](super::TransferMark).
+pub(super) const TRANSFER_NOTE: &str = "transfer";
 /// The name of the note that `tidings move` of earlier versions wrote to both stores.
-pub(super) const MOVE: &str = "moving";
+pub(super) const MOVE_NOTE: &str = "moving";

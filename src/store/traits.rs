@@ -10,17 +10,17 @@ use chrono::{DateTime, Utc};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 
-use super::day_lines::{DaySum, Meeting, RawStack};
-use super::record_lines::{Export, RecordKind, RecordPage};
+use super::day_lines::{DaySum, MergePolicy, StackLine};
+use super::record_lines::{ExportPart, RecordKind, RecordPage};
 use super::types::Result;
 use super::types::*;
-use crate::domain::batch::{Accumulator, AccumulatorId, Addition};
+use crate::domain::batch::{Accumulator, AccumulatorId, BatchAppend};
 use crate::domain::delivery::{Corrected, Correction, Transition};
 use crate::domain::feedback::{Feedback, ReportCounts, Suppression};
 use crate::domain::{
-    Address, BadStack, Batch, BatchState, ChangeNotice, Day, DaySet, Delivery, DeliveryId, Details,
-    Event, FanOutProgress, Fanout, FollowKey, Id, Inbox, Lease, Object, ObjectKey, Retraction,
-    User, UserId, UserStacks,
+    Address, Batch, BatchState, ChangeNotice, Day, DaySet, DefectiveStack, Delivery, DeliveryId,
+    Details, Event, Fanout, FanoutProgress, FollowKey, Id, Inbox, Lease, Object, ObjectKey,
+    Retraction, User, UserId, UserStacks,
 };
 
 /// A store that passes each call on to another one, and observes its result. `method` is the name
@@ -47,7 +47,7 @@ pub trait Intercept: Send + Sync {
     fn accepted(&self, _: &[Fanout], _: &[Acceptance]) {}
 
     /// Observes which progress was saved.
-    fn saved(&self, _: &[(Id, FanOutProgress)], _: &[bool]) {}
+    fn saved(&self, _: &[(Id, FanoutProgress)], _: &[bool]) {}
 
     /// Observes which rows were opened.
     fn opened(&self, _: &[Delivery], _: &[bool]) {}
@@ -120,8 +120,8 @@ macro_rules! contract {
 contract! {
     /// The day collections.
     ///
-    /// A malformed document affects only its owner. It is reported in the result ([`Pushed::bad`],
-    /// [`BadStack`]) or on its stack ([`crate::domain::Stack::defect`]), and all other users are
+    /// A malformed document affects only its owner. It is reported in the result ([`PushOutcome::defects`],
+    /// [`DefectiveStack`]) or on its stack ([`crate::domain::Stack::defect`]), and all other users are
     /// processed. A document without a valid user id is skipped.
     trait Stacks {
         /// After this returns, all reads through this handle reflect every write that was
@@ -146,7 +146,7 @@ contract! {
         ///   stored in list order as far as they fit. The rest is reported, each time that the push
         ///   is repeated.
         /// - Ordered: the entries of a list keep their order, and arrays only grow at their end.
-        fn push(day: Day, cap: usize, pushes: &Pushes) -> Pushed;
+        fn push(day: Day, cap: usize, pushes: &PushRequest) -> PushOutcome;
 
         /// Returns the stacks of these users in the window, in the order of the request. A user
         /// without stacks has an empty list.
@@ -154,7 +154,7 @@ contract! {
 
         /// Appends each marker once to the stacks that exist, regardless of the cap. Returns the
         /// stacks that could not take one.
-        fn write_markers(markers: &[NewMarker]) -> Vec<BadStack>;
+        fn write_markers(markers: &[NewMarker]) -> Vec<DefectiveStack>;
     } streams {
         /// Streams the stacks of all users in the window, ordered by user id, in chunks of about
         /// `chunk` users.
@@ -167,7 +167,7 @@ contract! {
 
     /// Whole days, exports and imports of all records, and the removal of old ones.
     trait Days {
-        /// Returns the days that have a collection, oldest first. [`Counted::Stacks`] counts their
+        /// Returns the days that have a collection, oldest first. [`CountedRecords::Stacks`] counts their
         /// documents.
         fn days() -> Vec<Day>;
 
@@ -187,7 +187,7 @@ contract! {
         ///
         /// [`Error::Conflict`] names a stored document that differs, unless its entries can be
         /// appended. [`Error::Pending`] if an exported marker would cover pending events.
-        fn restore_day(day: Day, stacks: &[RawStack], meeting: Meeting) -> ();
+        fn restore_day(day: Day, stacks: &[StackLine], meeting: MergePolicy) -> ();
 
         /// Writes records of a kind. They replace those with the same ids; this may be repeated.
         /// Durable.
@@ -195,21 +195,21 @@ contract! {
 
         /// Removes records from before this moment, the oldest first, at most `limit`. Returns how
         /// many were removed.
-        fn forget(what: Forgettable, before: DateTime<Utc>, limit: usize) -> u64;
+        fn forget(what: ExpiringRecords, before: DateTime<Utc>, limit: usize) -> u64;
     } streams {
         /// Streams all documents of a day, byte-exact, ordered by `_id`, text before ObjectIds; or
         /// all records of a kind, in the order of their ids, without the notes about the store
         /// itself. A page has at most 1,000 lines or about 16 MB.
-        fn export(which: Export) -> RecordPage
+        fn export(which: ExportPart) -> RecordPage
             as match which {
-                Export::Day(_) => "export_day",
-                Export::Records(_) => "export",
+                ExportPart::Day(_) => "export_day",
+                ExportPart::Records(_) => "export",
             };
     } provided {
         /// Streams all documents of the day. Fails if one has no exact line.
-        fn export_day(&self, day: Day) -> BoxStream<'_, Result<Vec<RawStack>>> {
-            let pages = self.export(Export::Day(day));
-            pages.map(|page| Ok(page?.complete()?.lines)).boxed()
+        fn export_day(&self, day: Day) -> BoxStream<'_, Result<Vec<StackLine>>> {
+            let pages = self.export(ExportPart::Day(day));
+            pages.map(|page| Ok(page?.require_readable()?.lines)).boxed()
         }
     }
 
@@ -239,8 +239,8 @@ contract! {
 
         /// Returns the selected users in ascending order, starting after `after`. Costs what it
         /// returns. Skips ids that are not UTF-8. A page below the limit is the last one.
-        fn find_people(
-            filter: &PeopleFilter<'_>,
+        fn find_users(
+            filter: &UserFilter<'_>,
             after: Option<&UserId>,
             limit: usize,
         ) -> Vec<UserId>
@@ -303,12 +303,12 @@ contract! {
         /// oldest first, up to `limit`. They get this lease.
         ///
         /// Unreadable fan-outs are leased and reported as well, so that they do not block others.
-        fn claim_fanouts(lease: &Lease, now: DateTime<Utc>, limit: AtMost) -> Claimed;
+        fn claim_fanouts(lease: &Lease, now: DateTime<Utc>, limit: ClaimLimit) -> ClaimedFanouts;
 
         /// Saves the progress of fan-outs that the owner of the lease has leased, and extends their
         /// leases. Returns which were saved, in the order of the request. Releases fan-outs
         /// that are done.
-        fn save_fanouts(lease: &Lease, progress: &[(Id, FanOutProgress)]) -> Vec<bool> => saved(progress);
+        fn save_fanouts(lease: &Lease, progress: &[(Id, FanoutProgress)]) -> Vec<bool> => saved(progress);
 
         /// Returns the fan-out with this id, if it exists.
         fn fanout(id: Id) -> Option<Fanout>;
@@ -338,7 +338,7 @@ contract! {
         fn lease(name: &str, lease: &Lease, now: DateTime<Utc>) -> bool;
 
         /// Ends these leases or waits, so that others can continue at once.
-        fn release(which: &Release<'_>) -> ();
+        fn release(which: &LeasesToEnd<'_>) -> ();
 
         /// Returns the names and texts of these notes, ordered by name. Majority read.
         fn notes(which: NoteFilter<'_>) -> Vec<(String, String)>
@@ -381,7 +381,7 @@ contract! {
         fn put_accumulators(accumulators: &[Accumulator], revision: Id) -> Vec<bool>;
 
         /// Adds events to the open batches of accumulators, each in one step, if all conditions of
-        /// the addition hold ([`Addition::fits`]). `accumulators` pairs each accumulator with the
+        /// the addition hold ([`BatchAppend::applies_to`]). `accumulators` pairs each accumulator with the
         /// index of its addition.
         ///
         /// Returns `true` if all of them are known to be updated. Otherwise the caller has to read
@@ -389,7 +389,7 @@ contract! {
         /// joins only once. `revision` must be unique. Durable.
         fn add_to_open(
             accumulators: &[(AccumulatorId, usize)],
-            additions: &[Addition],
+            additions: &[BatchAppend],
             revision: Id,
         ) -> bool;
 
@@ -427,7 +427,7 @@ contract! {
         fn open(rows: &[Delivery]) -> Vec<bool> => opened(rows);
 
         /// Gives this lease to open rows and returns them, ordered by slot.
-        fn claim(lease: &Lease, which: &Claim<'_>) -> Vec<Delivery>;
+        fn claim(lease: &Lease, which: &RowsToLease<'_>) -> Vec<Delivery>;
 
         /// Applies these transitions to open rows that the owner of the lease has leased, at most
         /// one for each row. Extended leases end as this one does. Returns which were applied, in
@@ -435,10 +435,10 @@ contract! {
         fn advance(lease: &Lease, now: DateTime<Utc>, transitions: &[Transition]) -> Vec<bool>
             as match transitions {
                 [Transition::HandOver(_), ..] => "hand_over",
-                [Transition::Recall(_), ..] => "recall",
-                [Transition::Hold(_), ..] => "hold",
+                [Transition::ReturnToPending(_), ..] => "recall",
+                [Transition::RenewLease(_), ..] => "hold",
                 [Transition::Defer(_), ..] => "defer",
-                [Transition::Settle(_) | Transition::Conclude(_), ..] => "settle",
+                [Transition::Settle(_) | Transition::SettleAndClose(_), ..] => "settle",
                 [] => "advance",
             } => advanced(transitions);
 
@@ -519,15 +519,15 @@ contract! {
     /// Diagnostics for operators.
     trait Diagnostics {
         /// Returns the database engine, its clock, the schema version and the missing indexes.
-        fn condition() -> Condition;
+        fn condition() -> DatabaseStatus;
 
         /// Counts these records exactly, in the order of the request. The cost is proportional to
         /// each count.
-        fn count(what: &[Counted]) -> Vec<u64>;
+        fn count(what: &[CountedRecords]) -> Vec<u64>;
 
         /// Returns the work to be done at `now`, counting at most `limit` items of each kind. Uses
         /// indexes only, so the cost depends on the counts and not on the size of the history.
-        fn outstanding(now: DateTime<Utc>, limit: u64) -> Outstanding;
+        fn outstanding(now: DateTime<Utc>, limit: u64) -> OutstandingWork;
     }
 }
 
@@ -541,6 +541,6 @@ impl dyn Store + '_ {
             self.users(users)
         )?;
         let parts = stacks.into_iter().zip(inboxes).zip(records);
-        Ok(parts.map(|((person, inbox), user)| FeedParts { person, inbox, user }).collect())
+        Ok(parts.map(|((person, inbox), user)| FeedParts { stacks: person, inbox, user }).collect())
     }
 }

@@ -3,50 +3,54 @@
 use serde::{Deserialize, Serialize};
 
 use super::record::to_json;
-use super::record_lines::{MARK, MOVE};
+use super::record_lines::{MOVE_NOTE, TRANSFER_NOTE};
 use super::traits::Store;
 use super::types::{Error, Result};
 
 impl dyn Store + '_ {
     /// Returns the mark, if an export or import has closed this store.
-    pub async fn mark(&self) -> Result<Option<Mark>> {
-        let mark = self.note(MARK).await?;
-        let moved = self.note(MOVE).await?;
+    pub async fn transfer_mark(&self) -> Result<Option<TransferMark>> {
+        let mark = self.note(TRANSFER_NOTE).await?;
+        let moved = self.note(MOVE_NOTE).await?;
         let Some(mark) = mark else {
-            return Ok(moved.filter(|moved| has_closed_store(moved)).map(|_| Mark::Moving));
+            return Ok(moved.filter(|moved| has_closed_store(moved)).map(|_| TransferMark::Moving));
         };
         let parsed = serde_json::from_str(&mark);
-        parsed.map(Some).map_err(|why| Error::corrupt(format!("the note {MARK}"), why))
+        parsed.map(Some).map_err(|why| Error::corrupt(format!("the note {TRANSFER_NOTE}"), why))
     }
 
     /// Replaces the mark if `old` is still the current one. Returns whether `new` is current now.
-    pub async fn swap_mark(&self, old: Option<&Mark>, new: Option<&Mark>) -> Result<bool> {
+    pub async fn swap_transfer_mark(
+        &self,
+        old: Option<&TransferMark>,
+        new: Option<&TransferMark>,
+    ) -> Result<bool> {
         let old = old.map(to_json).transpose()?;
         let new = new.map(to_json).transpose()?;
         // A swap whose reply was lost may have succeeded.
-        Ok(self.swap_note(MARK, old.as_deref(), new.as_deref()).await?
-            || self.note(MARK).await? == new)
+        Ok(self.swap_note(TRANSFER_NOTE, old.as_deref(), new.as_deref()).await?
+            || self.note(TRANSFER_NOTE).await? == new)
     }
 }
 
 /// Why only an export or import may open a store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Mark {
+pub enum TransferMark {
     /// The store was exported to be moved.
     Closed {
         /// The folder of the export.
         folder: String,
     },
     /// An import has not ended.
-    Importing(Importing),
+    Importing(ImportProgress),
     /// An earlier version moves the store with `tidings move`. Never written.
     Moving,
 }
 
 /// The progress of an import.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Importing {
+pub struct ImportProgress {
     /// The folder of the export.
     pub folder: String,
     /// The SHA-256 of its manifest: an import continues only with the same export.

@@ -9,9 +9,9 @@ use crate::domain::batch::AccumulatorId;
 use crate::domain::feedback::Suppression;
 use crate::domain::messages::error_chain;
 use crate::domain::{
-    Address, Batch, BatchKey, BatchMarker, BatchState, Day, Defect, DeliveryState, DueChoices,
-    Event, EventType, Fanout, FanoutState, FollowKey, Id, Inbox, ObjectId, Point, Reason,
-    ReportKind, Tag, User, UserId, UserStacks, Watermarks,
+    Address, Batch, BatchKey, BatchMarker, BatchState, Day, Defect, DeliveryState, DueUserFilter,
+    Event, EventType, Fanout, FanoutState, FollowKey, Id, Inbox, ObjectId, Point, ReportKind,
+    SuppressionReason, Tag, User, UserId, UserStacks, Watermarks,
 };
 
 /// The result of a store method.
@@ -86,21 +86,21 @@ impl Error {
 
 /// One push: entries to append to the stacks of users. Users may share a list of entries.
 #[derive(Debug, Default, Clone)]
-pub struct Pushes {
+pub struct PushRequest {
     /// Distinct lists of entries, each without duplicates. Every event has an `i`.
     pub lists: Vec<Vec<Event>>,
     /// Each user at most once, in ascending order, with the index of the user's list.
-    pub people: Vec<(UserId, usize)>,
+    pub users: Vec<(UserId, usize)>,
 }
 
-/// The entries that a push did not store. Users are identified by their index in the [`Pushes`].
+/// The entries that a push did not store. Users are identified by their index in the [`PushRequest`].
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Pushed {
+pub struct PushOutcome {
     /// Users with entries that were not stored, and the indices of these entries in the user's
     /// list.
     pub capped: Vec<(usize, Vec<usize>)>,
     /// The users among them whose documents cannot take entries, and why.
-    pub bad: Vec<(usize, Defect)>,
+    pub defects: Vec<(usize, Defect)>,
 }
 
 /// A marker to append to a user's stacks. One call names each stack at most once.
@@ -126,7 +126,7 @@ pub enum FollowChange {
 
 /// Selects users.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum PeopleFilter<'a> {
+pub enum UserFilter<'a> {
     /// All users that have a record.
     All,
     /// The followers of this key.
@@ -134,7 +134,7 @@ pub enum PeopleFilter<'a> {
     /// The users within this number of kilometers of the point.
     Near(Point, f64),
     /// The users whose record matches these choices.
-    Chose(&'a DueChoices),
+    Choices(&'a DueUserFilter),
     /// The users with this address, ignoring case.
     Address(&'a Address),
 }
@@ -145,12 +145,12 @@ pub enum Acceptance {
     /// It was added to the journal.
     New,
     /// Its key already exists: this is the stored fan-out.
-    Known(Box<Fanout>),
+    Duplicate(Box<Fanout>),
 }
 
 /// Limits on the number of fan-outs to lease at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AtMost {
+pub struct ClaimLimit {
     /// Maximum number of fan-outs with audiences of any size.
     pub any: usize,
     /// Maximum number of further fan-outs, which must have small audiences
@@ -160,7 +160,7 @@ pub struct AtMost {
     pub small: usize,
 }
 
-impl From<usize> for AtMost {
+impl From<usize> for ClaimLimit {
     fn from(any: usize) -> Self {
         Self { any, small: 0 }
     }
@@ -168,17 +168,17 @@ impl From<usize> for AtMost {
 
 /// Leased fan-outs.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Claimed {
+pub struct ClaimedFanouts {
     /// Oldest first.
     pub fanouts: Vec<Fanout>,
     /// Leased as well, but unreadable. An operator has to fix them.
-    pub bad: Vec<BadFanout>,
+    pub bad: Vec<UnreadableFanout>,
 }
 
 /// A fan-out whose record or audience cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, thiserror::Error)]
 #[error("fan-out {id}: {reason}")]
-pub struct BadFanout {
+pub struct UnreadableFanout {
     /// Its id, as stored.
     pub id: String,
     /// The unreadable part, and why.
@@ -189,7 +189,7 @@ pub struct BadFanout {
 #[derive(Debug, Clone, PartialEq)]
 pub struct FeedParts {
     /// Stacks in the window, possibly none.
-    pub person: UserStacks,
+    pub stacks: UserStacks,
     /// Inbox, as [`Directory::inboxes`](super::Directory::inboxes) returns it.
     pub inbox: Option<Inbox>,
     /// User, as [`Directory::users`](super::Directory::users) returns it.
@@ -211,13 +211,13 @@ pub struct BatchFilter {
 
 impl BatchFilter {
     /// Selects all batches of this user.
-    pub fn of(user: &UserId) -> Self {
+    pub fn of_user(user: &UserId) -> Self {
         Self { user: Some(user.clone()), ..Self::default() }
     }
 }
 
 /// Returns a page of batches from accumulators and filed batches: each once, newest first.
-pub(super) fn page(mut batches: Vec<Batch>, before: Option<Id>, limit: usize) -> Vec<Batch> {
+pub(super) fn newest_page(mut batches: Vec<Batch>, before: Option<Id>, limit: usize) -> Vec<Batch> {
     batches.retain(|batch| before.is_none_or(|before| batch.id < before));
     batches.sort_by_key(|batch| std::cmp::Reverse(batch.id));
     batches.dedup_by_key(|batch| batch.id);
@@ -233,18 +233,18 @@ pub enum AccumulatorFilter<'a> {
     /// leased, not on those open.
     Due(DateTime<Utc>),
     /// The accumulator whose open batch, or unfiled ended batch, has this id.
-    Of(Id),
+    WithBatch(Id),
     /// Accumulators after this one, ordered by id, whose open batch keeps an event of this type
     /// about one of these objects.
-    Holding(&'a EventType, &'a [ObjectId], Option<&'a AccumulatorId>),
+    WithEvent(&'a EventType, &'a [ObjectId], Option<&'a AccumulatorId>),
 }
 
 /// Selects open rows to lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Claim<'a> {
+pub enum RowsToLease<'a> {
     /// Rows that are neither leased nor deferred at this time, at most this number. A lease or a
     /// wait is ignored once it has expired, or if it ends later than any valid one can.
-    Free(DateTime<Utc>, usize),
+    Unleased(DateTime<Utc>, usize),
     /// All rows of this provider call that are `sending`, including rows that are leased. The
     /// caller must hold the lease named after the call: only then can it rebuild the whole call.
     Call(&'a str),
@@ -252,7 +252,7 @@ pub enum Claim<'a> {
 
 /// Leases or waits to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Release<'a> {
+pub enum LeasesToEnd<'a> {
     /// The lease of this name, if the owner holds it.
     Lease {
         /// Name.
@@ -283,7 +283,7 @@ pub struct AddressState {
     /// The active suppression.
     pub suppression: Option<Suppression>,
     /// When it was last lifted.
-    pub lifted: Option<DateTime<Utc>>,
+    pub lifted_at: Option<DateTime<Utc>>,
 }
 
 /// A field of users whose values are counted.
@@ -318,14 +318,14 @@ impl PendingFanouts {
 
 /// A half-open time range. Rows are matched by the time at which they were opened or reopened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Span {
+pub struct TimeRange {
     /// First moment; `None` for no lower bound.
     pub since: Option<DateTime<Utc>>,
     /// First moment after the range; `None` for no upper bound.
     pub until: Option<DateTime<Utc>>,
 }
 
-impl Span {
+impl TimeRange {
     /// Returns the range that starts at this moment.
     pub fn since(at: DateTime<Utc>) -> Self {
         Self { since: Some(at), until: None }
@@ -341,7 +341,7 @@ impl Span {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeliveryFilter<'a> {
     /// Rows in this state and time range, with this feedback if one is given.
-    State(DeliveryState, Span, Option<ReportKind>),
+    State(DeliveryState, TimeRange, Option<ReportKind>),
     /// Rows of this user.
     User(&'a UserId),
     /// Open digests of these users: not settled, or with markers still to be written.
@@ -360,13 +360,13 @@ impl DeliveryFilter<'_> {
 }
 
 /// Returns the more severe of two suppressions.
-pub(super) fn graver(one: Suppression, other: Suppression) -> Suppression {
+pub(super) fn more_severe(one: Suppression, other: Suppression) -> Suppression {
     if other.outweighs(&one) { other } else { one }
 }
 
 /// Records that expire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Forgettable {
+pub enum ExpiringRecords {
     /// Closed ledger rows, by the time they were settled. Rows of unknown outcome stay, because an
     /// operator has to decide about them.
     Deliveries,
@@ -425,13 +425,13 @@ impl Schema {
 
 /// The condition of the database.
 #[derive(Debug)]
-pub struct Condition {
+pub struct DatabaseStatus {
     /// Engine.
     pub engine: Engine,
     /// Clock of the server; `None` if it has none or does not report it.
-    pub time: Option<DateTime<Utc>>,
+    pub server_time: Option<DateTime<Utc>>,
     /// Time that has passed since the clock was read.
-    pub age: Duration,
+    pub time_since_read: Duration,
     /// Schema version.
     pub schema: Result<Schema>,
     /// The missing indexes that methods rely on, by collection and fields; empty in a healthy
@@ -441,7 +441,7 @@ pub struct Condition {
 
 /// Records that can be counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Counted {
+pub enum CountedRecords {
     /// Documents of this day. Reads all of them.
     Stacks(Day),
     /// Fan-outs in this state.
@@ -452,12 +452,12 @@ pub enum Counted {
     /// Ledger rows in this state.
     Deliveries(DeliveryState),
     /// Addresses that are suppressed for this reason.
-    Suppressions(Reason),
+    Suppressions(SuppressionReason),
 }
 
 /// A number of waiting items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Pile {
+pub struct WaitingItems {
     /// Number of items.
     pub count: u64,
     /// Time since which the first item has been waiting.
@@ -466,17 +466,17 @@ pub struct Pile {
 
 /// The work that is still to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Outstanding {
+pub struct OutstandingWork {
     /// Pending fan-outs, by the time of their events.
-    pub fanouts: Pile,
+    pub fanouts: WaitingItems,
     /// Open batches.
     pub batches_open: u64,
     /// Due accumulators, leased or not, by due time.
-    pub batches_due: Pile,
+    pub batches_due: WaitingItems,
     /// `pending` ledger rows, by the time at which they were opened.
-    pub pending: Pile,
+    pub pending: WaitingItems,
     /// `sending` ledger rows.
-    pub sending: Pile,
+    pub sending: WaitingItems,
     /// `unknown` ledger rows.
-    pub unknown: Pile,
+    pub unknown: WaitingItems,
 }

@@ -24,7 +24,7 @@ pub struct BatchView {
     /// The number of events, including those that are not kept.
     pub count: u64,
     /// The kept events, in the order of joining.
-    pub items: Vec<ItemView>,
+    pub items: Vec<BatchItemView>,
     /// The number of events that are counted but not kept.
     pub more: u64,
     /// Whether the events that opened it became a separate batch, which was emailed at once.
@@ -37,16 +37,16 @@ pub struct BatchView {
     pub closes_at: DateTime<Utc>,
     /// The end of the quiet hours that defer the batch, if any do. Then `closes_at` is the same.
     #[serde(rename = "held_until")]
-    pub held_until: Option<DateTime<Utc>>,
+    pub deferred_until: Option<DateTime<Utc>>,
     /// When it was closed or canceled; `None` before.
     pub settled_at: Option<DateTime<Utc>>,
     /// The batch's delivery, once it exists.
-    pub delivery: Option<DeliveryView>,
+    pub delivery: Option<BatchDeliveryView>,
 }
 
 /// An event that a batch keeps.
 #[derive(Debug, Clone, Serialize)]
-pub struct ItemView {
+pub struct BatchItemView {
     /// The event's type; `type` in JSON.
     #[serde(rename = "type")]
     pub kind: EventType,
@@ -60,7 +60,7 @@ pub struct ItemView {
 
 /// The delivery of a batch.
 #[derive(Debug, Clone, Serialize)]
-pub struct DeliveryView {
+pub struct BatchDeliveryView {
     /// The id: `batch:` and the batch's id.
     pub id: DeliveryId,
     /// The state of the delivery.
@@ -80,17 +80,17 @@ pub(crate) struct BatchPage {
 impl BatchView {
     /// Creates the view. `title` returns the title of an event's object. `held_until` is the end of
     /// the quiet hours that defer the batch.
-    pub(crate) fn of(
+    pub(crate) fn from_batch(
         batch: Batch,
         delivery: Option<Delivery>,
         held_until: Option<DateTime<Utc>>,
         title: impl Fn(&Event) -> Option<String>,
     ) -> Self {
-        let (count, more) = (batch.contents.count, batch.contents.more());
+        let (count, more) = (batch.events.count, batch.events.omitted_count());
         let item_view = |item: BatchItem| {
             let at = item.i.time();
             let event = Event::from(item);
-            ItemView { title: title(&event), kind: event.t, object: event.o, at }
+            BatchItemView { title: title(&event), kind: event.kind, object: event.object, at }
         };
         Self {
             id: batch.id,
@@ -98,15 +98,15 @@ impl BatchView {
             key: batch.key.to_string(),
             state: batch.state,
             count,
-            items: batch.contents.items.into_iter().map(item_view).collect(),
+            items: batch.events.items.into_iter().map(item_view).collect(),
             more,
-            lead_sent: !batch.led.is_empty(),
+            lead_sent: !batch.lead_fanouts.is_empty(),
             opened_at: batch.opened_at,
             last_event_at: batch.last_event_at,
             closes_at: held_until.unwrap_or(batch.closes_at),
-            held_until,
+            deferred_until: held_until,
             settled_at: batch.settled,
-            delivery: delivery.map(|row| DeliveryView {
+            delivery: delivery.map(|row| BatchDeliveryView {
                 id: row.id,
                 state: row.state,
                 reason: row.outcome.reason,
@@ -117,7 +117,7 @@ impl BatchView {
 
 /// A comparison of policies over the same events.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Comparison {
+pub struct PolicyComparison {
     /// The number of events; an event for several users counts once for each.
     pub events: u64,
     /// The number of users with any event.

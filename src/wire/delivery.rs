@@ -21,7 +21,7 @@ pub struct DeliveryRow {
     pub state: DeliveryState,
     /// The number of events in the email; set when it is first sent.
     #[serde(rename = "items")]
-    pub items: u32,
+    pub event_count: u32,
     /// The number of attempts to send the email.
     pub attempts: u32,
     /// The reference of the last provider call.
@@ -33,7 +33,7 @@ pub struct DeliveryRow {
     pub created: DateTime<Utc>,
     /// When that call was first made.
     #[serde(rename = "tried")]
-    pub tried: Option<DateTime<Utc>>,
+    pub called_at: Option<DateTime<Utc>>,
     /// The earliest time of the next attempt.
     pub not_before: Option<DateTime<Utc>>,
     /// When the delivery ended.
@@ -54,12 +54,12 @@ impl From<Delivery> for DeliveryRow {
             id: row.id,
             user: row.user,
             state: row.state,
-            items: row.outcome.items,
+            event_count: row.outcome.items,
             attempts: row.attempts.made,
             call: row.attempts.call,
             brand: None,
             created: row.created,
-            tried: row.attempts.called_at,
+            called_at: row.attempts.called_at,
             not_before: row.attempts.not_before,
             settled: row.outcome.settled,
             provider_id: row.outcome.provider_id,
@@ -72,7 +72,7 @@ impl From<Delivery> for DeliveryRow {
 
 /// A delivery in a list.
 #[derive(Debug, Serialize)]
-pub(crate) struct Listed {
+pub(crate) struct ListedDelivery {
     #[serde(flatten)]
     pub(crate) row: DeliveryRow,
     /// The subject line, with current object data; `None` if the email can no longer be built.
@@ -89,13 +89,13 @@ pub struct DeliveryStory {
     pub to: Option<String>,
     /// The worker that has leased the delivery.
     #[serde(rename = "held_by")]
-    pub held_by: Option<String>,
+    pub leased_by: Option<String>,
     /// When the lease expires.
     #[serde(rename = "held_until")]
-    pub held_until: Option<DateTime<Utc>>,
+    pub leased_until: Option<DateTime<Utc>>,
     /// Why the user may not get this email now; `None` if they may, or if the delivery is settled.
     #[serde(rename = "barred")]
-    pub barred: Option<String>,
+    pub send_obstacle: Option<String>,
     /// The contents, as they were or would be sent, with current object data.
     pub email: Option<EmailPreview>,
     /// Why the contents cannot be shown, for humans.
@@ -107,7 +107,7 @@ pub struct DeliveryStory {
 pub struct Retried {
     /// The number of deliveries that are pending again.
     #[serde(rename = "again")]
-    pub again: u64,
+    pub reopened: u64,
     /// Deliveries that cannot be retried until another delivery of the same user has ended.
     pub busy: Vec<DeliveryId>,
     /// Deliveries that do not exist or have not failed.
@@ -134,7 +134,7 @@ pub struct WaitReason {
     pub until: Option<DateTime<Utc>>,
     /// The worker that has leased them until then, if one has.
     #[serde(rename = "held_by")]
-    pub held_by: Option<String>,
+    pub leased_by: Option<String>,
 }
 
 impl WaitingEmails {
@@ -154,7 +154,7 @@ pub struct EmailPreview {
     /// The HTML part. Its unsubscribe links have no effect.
     pub html: String,
     /// The items that the email shows, section by section.
-    pub items: Vec<Shown>,
+    pub items: Vec<ShownItem>,
     /// The number of further events, which the email only counts ("+N more").
     pub more: u64,
 }
@@ -168,7 +168,7 @@ impl EmailPreview {
 
 /// An item that an email shows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Shown {
+pub struct ShownItem {
     /// The event's type; `type` in JSON.
     #[serde(rename = "type")]
     pub kind: EventType,
@@ -184,7 +184,7 @@ pub struct SuppressionView {
     /// The address, masked unless an operator requested it in full.
     pub address: String,
     /// The most severe reason so far.
-    pub reason: domain::Reason,
+    pub reason: domain::SuppressionReason,
     /// When that reason was reported.
     pub at: DateTime<Utc>,
     /// The source of the report, such as a provider's name.
@@ -215,7 +215,7 @@ pub(crate) struct SuppressionPage {
 
 /// The outcomes of the reports in one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-pub struct Reported {
+pub struct ReportOutcomes {
     /// Reports that were recorded on their delivery.
     #[serde(rename = "taken")]
     pub recorded: u64,
@@ -231,5 +231,5 @@ pub struct Reported {
     pub suppressed: u64,
     /// Reports that would suppress an address that is no longer the user's.
     #[serde(rename = "moved")]
-    pub moved: u64,
+    pub outdated_address: u64,
 }

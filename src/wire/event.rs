@@ -10,12 +10,12 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use crate::domain::batch::RemovedEvents;
-use crate::domain::messages::list_first;
+use crate::domain::messages::join_names;
 use crate::domain::{
-    BadStack, Day, EventType, FanOutCounts, Fanout, FanoutState, Id, ObjectId, ObjectKey, Policies,
-    UserId,
+    Day, DefectiveStack, EventType, Fanout, FanoutCounts, FanoutState, Id, ObjectId, ObjectKey,
+    Policies, UserId,
 };
-use crate::store::BadFanout;
+use crate::store::UnreadableFanout;
 
 /// The answer to an accepted event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -40,7 +40,7 @@ pub(crate) struct AcceptedEvent {
 pub struct Retracted {
     /// The effect on open batches; flattened in JSON.
     #[serde(flatten)]
-    pub out: RemovedEvents,
+    pub removed_events: RemovedEvents,
     /// The keys of the retracted objects, in the order of the request.
     pub objects: Vec<ObjectKey>,
     /// Possible mistakes in the request; omitted from JSON if there are none.
@@ -50,7 +50,7 @@ pub struct Retracted {
 
 /// Accepted events, in the order of the request.
 #[derive(Debug, Serialize)]
-pub(crate) struct AllAccepted {
+pub(crate) struct AcceptedEvents {
     pub(crate) events: Vec<AcceptedEvent>,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Notified<'a> {
     /// `None` if it could not be read.
     pub(crate) state: Option<FanoutState>,
     #[serde(flatten)]
-    pub(crate) counts: Option<FanOutCounts>,
+    pub(crate) counts: Option<FanoutCounts>,
     #[serde(skip_serializing_if = "BadStacks::is_empty")]
     pub(crate) bad_stacks: &'a BadStacks,
     #[serde(skip_serializing_if = "BadFanouts::is_empty")]
@@ -82,7 +82,7 @@ pub(crate) struct EventProgress {
     at: DateTime<Utc>,
     day: Day,
     state: FanoutState,
-    counts: FanOutCounts,
+    counts: FanoutCounts,
 }
 
 impl From<Fanout> for EventProgress {
@@ -101,23 +101,23 @@ impl From<Fanout> for EventProgress {
 }
 
 /// The maximum number of names in a message.
-pub(crate) const NAMED: usize = 5;
+pub(crate) const MAX_LISTED_NAMES: usize = 5;
 
 /// The unknown types, objects and users of some events.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Unknown {
+pub struct UnknownNames {
     /// Types that are not configured while others are, with the number of events of each.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub types: BTreeMap<EventType, u64>,
     /// The number of events about unknown objects. These events are not emailed.
     #[serde(rename = "events", skip_serializing_if = "is_zero")]
-    pub events: u64,
+    pub events_about_objects: u64,
     /// The first of these objects.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub objects: BTreeSet<ObjectKey>,
     /// The types of the events about these objects.
     #[serde(skip)]
-    pub(crate) of: BTreeSet<EventType>,
+    pub(crate) object_event_types: BTreeSet<EventType>,
     /// Users without a record that events name.
     #[serde(skip)]
     pub(crate) users: BTreeSet<UserId>,
@@ -127,7 +127,7 @@ pub(super) fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-impl Unknown {
+impl UnknownNames {
     /// Returns whether nothing is unknown.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -136,10 +136,11 @@ impl Unknown {
     /// Returns a sentence for each problem, with advice.
     pub fn warnings(&self, policies: &Policies) -> Vec<String> {
         let mut warnings = self.unknown_types(policies, false);
-        if !self.of.is_empty() {
-            let options = self.of.iter().map(|kind| format!("types.{kind}"));
+        if !self.object_event_types.is_empty() {
+            let options = self.object_event_types.iter().map(|kind| format!("types.{kind}"));
             // Feeds show unknown objects by id, unless their type has a model.
-            let is_hidden = self.of.iter().all(|kind| policies.of(kind).model.is_some());
+            let is_hidden =
+                self.object_event_types.iter().all(|kind| policies.policy(kind).model.is_some());
             let effect =
                 if is_hidden { "not shown in feeds and not emailed" } else { "not emailed" };
             warnings.push(format!(
@@ -147,23 +148,23 @@ impl Unknown {
                  records (tidings import objects, PUT /v1/objects), or set unknown_objects = \"mail\" \
                  in {}",
                 self.named_objects(),
-                list_first(options, NAMED)
+                join_names(options, MAX_LISTED_NAMES)
             ));
         }
         if !self.users.is_empty() {
             warnings.push(format!(
                 "there is no record of {}: events are in their feeds, and nothing is emailed to \
                  them until you create one (tidings import users, PUT /v1/users)",
-                list_first(&self.users, NAMED)
+                join_names(&self.users, MAX_LISTED_NAMES)
             ));
         }
         warnings
     }
 
     /// Returns the sentences for a retraction, whose type or object may be mistyped.
-    pub(crate) fn doubts(&self, policies: &Policies) -> Vec<String> {
+    pub(crate) fn retraction_warnings(&self, policies: &Policies) -> Vec<String> {
         let mut doubts = self.unknown_types(policies, true);
-        if !self.of.is_empty() {
+        if !self.object_event_types.is_empty() {
             let objects = self.named_objects();
             doubts.push(format!("there is no record of {objects}; check the ids"));
         }
@@ -183,12 +184,12 @@ impl Unknown {
             };
             format!("type {kind:?} is not configured, though others are: {advice}")
         };
-        self.types.keys().take(NAMED).map(sentence).collect()
+        self.types.keys().take(MAX_LISTED_NAMES).map(sentence).collect()
     }
 
     fn named_objects(&self) -> String {
-        let keys = self.objects.iter().take(NAMED).map(|key| format!("{key:?}"));
-        list_first(keys, NAMED)
+        let keys = self.objects.iter().take(MAX_LISTED_NAMES).map(|key| format!("{key:?}"));
+        join_names(keys, MAX_LISTED_NAMES)
     }
 }
 
@@ -196,34 +197,34 @@ impl Unknown {
 const MAX_LISTED: usize = 1_000;
 
 /// Documents that could not be read or written.
-pub type BadStacks = Bad<BadStack>;
+pub type BadStacks = SkippedRecords<DefectiveStack>;
 
 /// Fan-outs that cannot be read, so they cannot be completed.
-pub type BadFanouts = Bad<BadFanout>;
+pub type BadFanouts = SkippedRecords<UnreadableFanout>;
 
 /// The bad records that a run skipped.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Bad<T> {
+pub struct SkippedRecords<T> {
     /// The number of records, including those that are not listed.
     pub count: u64,
     /// The first records, in the order in which the run met them.
     pub first: Vec<T>,
 }
 
-impl<T> Default for Bad<T> {
+impl<T> Default for SkippedRecords<T> {
     fn default() -> Self {
         Self { count: 0, first: Vec::new() }
     }
 }
 
-impl<T: Display + PartialEq> Bad<T> {
+impl<T: Display + PartialEq> SkippedRecords<T> {
     /// Returns whether nothing was skipped.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
     /// Counts and logs each record once. A record that is not listed counts each time.
-    pub fn note(&mut self, bad: impl IntoIterator<Item = T>) {
+    pub fn add(&mut self, bad: impl IntoIterator<Item = T>) {
         for bad in bad {
             if !self.first.contains(&bad) {
                 tracing::warn!("skipped: {bad}");
@@ -233,7 +234,7 @@ impl<T: Display + PartialEq> Bad<T> {
     }
 }
 
-impl<T: PartialEq> std::ops::AddAssign for Bad<T> {
+impl<T: PartialEq> std::ops::AddAssign for SkippedRecords<T> {
     fn add_assign(&mut self, other: Self) {
         let unlisted = other.count - other.first.len() as u64;
         for bad in other.first {
@@ -253,16 +254,16 @@ mod tests {
     use super::*;
     use crate::domain::Defect;
 
-    fn bad(user: &str, reason: Defect) -> BadStack {
-        BadStack { user: UserId::stored(user), day: "20140422".parse().unwrap(), reason }
+    fn bad(user: &str, reason: Defect) -> DefectiveStack {
+        DefectiveStack { user: UserId::stored(user), day: "20140422".parse().unwrap(), reason }
     }
 
     #[test]
     fn a_bad_stack_is_counted_once_even_if_found_twice() {
         let mut one = BadStacks::default();
-        one.note([bad("ada", Defect::NoRoom), bad("ada", Defect::NoRoom)]);
+        one.add([bad("ada", Defect::NoRoom), bad("ada", Defect::NoRoom)]);
         let mut other = BadStacks::default();
-        other.note([bad("ada", Defect::NoRoom), bad("ben", Defect::NoList)]);
+        other.add([bad("ada", Defect::NoRoom), bad("ben", Defect::NoList)]);
 
         one += other;
 

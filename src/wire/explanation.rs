@@ -37,7 +37,7 @@ pub struct Explanation {
     pub user: UserId,
     /// Whether the user has a record. Without one, there is no name and no address.
     #[serde(rename = "known")]
-    pub known: bool,
+    pub has_record: bool,
     /// The user's name.
     pub name: Option<String>,
     /// The user's address, masked.
@@ -61,7 +61,7 @@ pub struct Explanation {
     /// When the user's digests are due; `None` if the user has no record.
     pub digest: Option<DigestView>,
     /// The events, newest first. Of days before the window, only those that still wait or expired.
-    pub events: Vec<Fate>,
+    pub events: Vec<ExplainedEvent>,
     /// The days on which the user's stack is full. Further events of these days were not stored.
     pub full_days: Vec<Day>,
     /// The user's open and closing batches.
@@ -115,7 +115,7 @@ pub struct DigestView {
 
 /// The past or expected outcome of an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Fate {
+pub struct ExplainedEvent {
     /// The position on the user's stacks; `id` in JSON.
     #[serde(rename = "id")]
     pub position: Position,
@@ -129,29 +129,30 @@ pub struct Fate {
     /// The time of the event.
     pub at: DateTime<Utc>,
     /// The reason for the outcome, as of now.
-    pub why: Why,
+    #[serde(rename = "why")]
+    pub status: EventStatus,
     /// Whether the type is mandatory. Then the user's choices do not apply.
     pub mandatory: bool,
     /// Whether feeds show the type.
     pub in_feed: bool,
     /// The batch of the event, if one is known.
-    pub batch: Option<InBatch>,
+    pub batch: Option<ExplainedBatch>,
     /// The delivery that includes it and is not settled, or whose failure keeps it pending.
-    pub delivery: Option<InDelivery>,
+    pub delivery: Option<ExplainedDelivery>,
     /// What covers the event: a marker, or the sent email of its batch.
-    pub covered: Option<By>,
+    pub covered: Option<CoveredBy>,
 }
 
 /// The batch of an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct InBatch {
+pub struct ExplainedBatch {
     /// The id. The batch's delivery has the id `batch:<id>`.
     pub id: Id,
     /// When the batch is due. Once it closes, the time at which closing began, if that is earlier.
     pub closes_at: DateTime<Utc>,
     /// The end of the quiet hours that defer the batch, if any do. Then `closes_at` is the same.
     #[serde(rename = "held_until")]
-    pub held_until: Option<DateTime<Utc>>,
+    pub deferred_until: Option<DateTime<Utc>>,
     /// The reason in the batch's delivery, if there is one.
     pub reason: Option<String>,
     /// When the delivery ended, if it has.
@@ -160,7 +161,7 @@ pub struct InBatch {
 
 /// A delivery that includes an event and has not been sent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct InDelivery {
+pub struct ExplainedDelivery {
     /// The delivery's id.
     pub id: DeliveryId,
     /// `pending`, `sending` or `failed`.
@@ -171,32 +172,32 @@ pub struct InDelivery {
     pub next_attempt: Option<DateTime<Utc>>,
     /// The worker that has leased it, until `next_attempt` at most.
     #[serde(rename = "held_by")]
-    pub held_by: Option<String>,
+    pub leased_by: Option<String>,
 }
 
 sentences! {
     /// Why an event is emailed, or is not. The sentences follow "it".
-    Why {
+    EventStatus {
         /// It was emailed, in a batch or alone.
         #[serde(rename = "mailed")]
-        Mailed = "was emailed in a batch",
+        Emailed = "was emailed in a batch",
         /// It may have been emailed, but the outcome of the email is unknown.
         #[serde(rename = "may_be_mailed")]
-        MayBeMailed = "may have been emailed: see tidings deliveries",
+        MayBeEmailed = "may have been emailed: see tidings deliveries",
         /// The email of its batch was sent and excluded it.
         Excluded = "was left out of its batch's email",
         /// It is in an open batch.
         #[serde(rename = "gathering")]
-        Gathering = "is in an open batch",
+        InOpenBatch = "is in an open batch",
         /// Its batch is being emailed.
         #[serde(rename = "closing")]
-        Closing = "is in a batch that is being emailed",
+        InClosingBatch = "is in a batch that is being emailed",
         /// It was removed from its batch.
         #[serde(rename = "taken_out")]
-        TakenOut = "was removed from its batch",
+        Removed = "was removed from its batch",
         /// Its batch was canceled, or the email of its batch failed.
         #[serde(rename = "not_mailed")]
-        NotMailed = "was not emailed",
+        NotEmailed = "was not emailed",
         /// It is to be emailed in a batch or alone, but no batch that contains it is known.
         NoBatch = "is for a batch, but no batch contains it",
         /// A marker covers it: of a digest that included or excluded it, of a flush, or of an older
@@ -235,7 +236,7 @@ sentences! {
 /// What covers an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "by")]
-pub enum By {
+pub enum CoveredBy {
     /// A digest, whose marker covers the event, or the email of its batch.
     Email {
         /// The id of the delivery.
@@ -247,7 +248,7 @@ pub enum By {
         /// Where in the email the event is.
         place: EmailPlace,
         /// Why the email excluded the event, if it did, as of now.
-        excluded: Option<Why>,
+        excluded: Option<EventStatus>,
     },
     /// A flush: the marker has `n`, and no stored delivery has its id.
     Flush {

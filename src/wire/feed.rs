@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use serde::{Serialize, Serializer};
 
 use crate::domain::feed_marks::{ItemState, StateFilter};
-use crate::domain::feed_page::{FeedCursor, GroupKey, Query};
+use crate::domain::feed_page::{FeedCursor, FeedQuery, GroupKey};
 use crate::domain::{
     Day, Details, EventType, Json, Object, ObjectId, ObjectKey, Point, Position, UserId,
 };
@@ -45,9 +45,9 @@ pub struct FeedGroup {
     /// The type of the events; `type` in JSON.
     #[serde(rename = "type")]
     pub kind: EventType,
-    /// The topic of the objects: see [`crate::domain::object::topic_key`].
+    /// The topic of the objects: see [`crate::domain::object::feed_topic`].
     #[serde(rename = "about")]
-    pub about: String,
+    pub topic: String,
     /// The number of items.
     pub count: u64,
     /// The number of items that were not shown yet.
@@ -64,7 +64,7 @@ pub struct FeedGroup {
 
 impl FeedGroup {
     /// Returns the path that lists the items of a group, with the filters of the request.
-    pub fn items_url(user: &UserId, key: &GroupKey, query: &Query) -> String {
+    pub fn items_url(user: &UserId, key: &GroupKey, query: &FeedQuery) -> String {
         let user: String = form_urlencoded::byte_serialize(user.as_str().as_bytes()).collect();
         // A plus sign means a space in queries only.
         let path = format!("/v1/users/{}/feed?", user.replace('+', "%20"));
@@ -72,7 +72,7 @@ impl FeedGroup {
         let mut url = form_urlencoded::Serializer::for_suffix(path, from);
         url.append_pair("day", &key.day.to_string());
         url.append_pair("type", key.kind.as_str());
-        url.append_pair("about", &key.about);
+        url.append_pair("about", &key.topic);
         if query.state != StateFilter::default() {
             url.append_pair("state", query.state.as_str());
         }
@@ -105,17 +105,17 @@ pub struct FeedItem {
     pub kind: EventType,
     /// The id of the object, as in the event.
     #[serde(skip)]
-    pub object: ObjectId,
+    pub object_id: ObjectId,
     /// The record of the object; `object` in JSON.
     #[serde(rename = "object", serialize_with = "serialize_object")]
-    pub about: Arc<Object>,
+    pub record: Arc<Object>,
     /// The time of the event.
     pub at: DateTime<Utc>,
     /// The item's state for its reader.
     pub state: ItemState,
     /// Whether an email covers the event.
     #[serde(rename = "mailed")]
-    pub mailed: bool,
+    pub is_emailed: bool,
     /// The details of the event; flattened in JSON, without unset ones.
     #[serde(flatten, serialize_with = "serialize_details")]
     pub details: Option<Arc<Details>>,
@@ -136,13 +136,13 @@ pub struct ItemWords {
     pub phrase: Option<String>,
     /// The title of the object's topic, if it states one: the `{what}` of the sentence.
     #[serde(rename = "about", skip_serializing_if = "Option::is_none")]
-    pub about: Option<String>,
+    pub topic_title: Option<String>,
 }
 
 impl FeedItem {
     /// Returns the item on one line: the label of its object, and the text of the event, if any.
     pub(crate) fn summary(&self) -> String {
-        let (label, details) = (self.about.label(), self.details.as_ref());
+        let (label, details) = (self.record.label(), self.details.as_ref());
         match details.and_then(|details| details.text.as_deref()) {
             Some(text) => format!("{label}: “{text}”"),
             None => label.into_owned(),
@@ -153,7 +153,7 @@ impl FeedItem {
     pub(crate) fn by(&self) -> Option<&str> {
         let actor = self.details.as_ref().and_then(|details| details.actor.as_ref());
         let actor_name = actor.and_then(|actor| actor.name.as_deref());
-        actor_name.or(self.about.by.as_deref()).or_else(|| Some(actor?.id.as_str()))
+        actor_name.or(self.record.by.as_deref()).or_else(|| Some(actor?.id.as_str()))
     }
 }
 

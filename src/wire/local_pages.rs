@@ -9,9 +9,9 @@ use crate::domain::UserId;
 
 /// The current gallery.
 #[derive(Debug, Serialize)]
-pub(crate) struct Scene {
+pub(crate) struct GalleryState {
     #[serde(rename = "people")]
-    pub(crate) people: Vec<LocalUser>,
+    pub(crate) users: Vec<LocalUser>,
     /// Newest first.
     pub(crate) works: Vec<Work>,
     /// The followers of each artist, by the artist's name.
@@ -34,12 +34,12 @@ pub(crate) struct Work {
     pub(crate) title: String,
     #[serde(alias = "by")]
     pub(crate) artist: String,
-    pub(crate) data: Made,
+    pub(crate) data: WorkDetails,
 }
 
 /// How a work was made.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Made {
+pub(crate) struct WorkDetails {
     pub(crate) medium: String,
     pub(crate) year: Option<u32>,
 }
@@ -60,7 +60,7 @@ pub(crate) struct Published {
     pub(crate) id: String,
     /// The number of notified users.
     #[serde(rename = "people")]
-    pub(crate) people: u64,
+    pub(crate) notified_users: u64,
 }
 
 /// The sent emails.
@@ -83,13 +83,13 @@ pub(crate) struct DemoEmail {
 
 /// The emails and pages of a preview.
 #[derive(Debug, Clone, Default, Serialize)]
-pub(crate) struct Board {
+pub(crate) struct PreviewBoard {
     /// The version of the templates.
     pub(crate) version: u64,
     pub(crate) sheets: Vec<RenderedSheet>,
     /// The error that prevented a rebuild, if any. The sheets are then those from before it.
     #[serde(rename = "trouble")]
-    pub(crate) trouble: Option<String>,
+    pub(crate) rebuild_error: Option<String>,
     /// Explains which kinds have no sheets.
     pub(crate) notes: Vec<String>,
 }

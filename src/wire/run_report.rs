@@ -13,8 +13,8 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use super::delivery::WaitingEmails;
-use super::event::{BadFanouts, BadStacks, Unknown, is_zero};
-use crate::domain::{BrandName, Day, FanOutCounts, Pause, PendingCounts};
+use super::event::{BadFanouts, BadStacks, UnknownNames, is_zero};
+use crate::domain::{BrandName, Day, FanoutCounts, Pause, PendingCounts};
 
 /// The report of a digest run.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -35,22 +35,22 @@ pub struct DigestReport {
     /// cut the run off.
     pub emails: Tally,
     /// The unknown types and objects of the events of due users, included or not.
-    #[serde(skip_serializing_if = "Unknown::is_empty")]
-    pub unknown_names: Unknown,
+    #[serde(skip_serializing_if = "UnknownNames::is_empty")]
+    pub unknown_names: UnknownNames,
     /// The counts that only a dry run has; flattened in JSON.
     #[serde(flatten)]
     pub dry_run: DryRunReport,
     /// Whether the limit ended the run.
     #[serde(rename = "limited")]
-    pub limited: bool,
+    pub is_limited: bool,
     /// Why the run ended before all emails were settled; `None` if it did not.
-    pub ended: Option<Ended>,
+    pub ended: Option<EarlyEnd>,
 }
 
 impl DigestReport {
     /// Returns the number of emails that a dry run would send.
-    pub(crate) fn emails_ahead(&self) -> u64 {
-        self.due.users - self.due.busy - self.dry_run.no_brand
+    pub(crate) fn emails_to_send(&self) -> u64 {
+        self.due.users - self.due.busy - self.dry_run.waits_for_brand
     }
 }
 
@@ -68,12 +68,12 @@ pub struct DigestUsers {
     pub next_due: Option<DateTime<Utc>>,
     /// Users who already got this period's email.
     #[serde(rename = "mailed_already")]
-    pub mailed_already: u64,
+    pub emailed_already: u64,
     /// Users whose digest of this period failed.
     pub failed_already: u64,
     /// When the first of the failed digests is retried; `None` if none is.
     #[serde(rename = "tried_again")]
-    pub tried_again: Option<DateTime<Utc>>,
+    pub next_retry: Option<DateTime<Utc>>,
     /// Users whose pending events no longer apply.
     pub withdrawn: u64,
     /// Users with pending events who unsubscribed from everything.
@@ -96,7 +96,7 @@ pub struct DueDigests {
     pub busy: u64,
     /// The due users whose digest was not started, because the run ended.
     #[serde(rename = "held")]
-    pub held: u64,
+    pub not_started: u64,
 }
 
 /// The events of days before the window that digests still include.
@@ -104,7 +104,7 @@ pub struct DueDigests {
 pub struct BacklogReport {
     /// The backlog when the run read it.
     #[serde(rename = "older")]
-    pub older: PendingCounts,
+    pub backlog: PendingCounts,
     /// Further events, whose users may not be emailed at the moment.
     pub blocked: PendingCounts,
     /// The events that expired in this run, older than `digest.max_age`, by day.
@@ -124,7 +124,7 @@ pub struct DryRunReport {
     pub unknown_brands: BTreeMap<BrandName, u64>,
     /// Due users whose digest waits, because its brand is not configured.
     #[serde(rename = "no_brand", skip_serializing_if = "is_zero")]
-    pub no_brand: u64,
+    pub waits_for_brand: u64,
 }
 
 impl DryRunReport {
@@ -164,7 +164,7 @@ pub struct Tally {
 /// Why a run stopped waiting for its emails.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Ended {
+pub enum EarlyEnd {
     /// No email was settled within the caller's time limit.
     Patience,
     /// Sending is paused until an operator resumes it.
@@ -207,20 +207,20 @@ pub struct Round {
     pub digests: Option<DigestReport>,
     /// The old records that were removed.
     #[serde(rename = "forgotten")]
-    pub forgotten: Forgotten,
+    pub deleted: DeletedRecords,
     /// Why sending is paused, if it is.
     pub paused: Option<Pause>,
     /// The error that ended the fan-out, if any. The rest of the round was done.
     #[serde(skip)]
-    pub not_fanned_out: Option<Arc<dyn Error + Send + Sync>>,
+    pub fan_out_error: Option<Arc<dyn Error + Send + Sync>>,
 }
 
 impl Round {
     /// Returns whether nothing was done, so that the worker can rest.
-    pub fn idle(&self) -> bool {
-        self.fanouts.done == 0
+    pub fn is_idle(&self) -> bool {
+        self.fanouts.completed == 0
             && self.batches == EndedBatches::default()
-            && self.forgotten == Forgotten::default()
+            && self.deleted == DeletedRecords::default()
             && self.emails.settled() == 0
             && self.digests.is_none()
     }
@@ -231,9 +231,9 @@ impl Round {
 pub struct FannedOut {
     /// The number of fan-outs that were completed.
     #[serde(rename = "done")]
-    pub done: u64,
+    pub completed: u64,
     /// The numbers of users and entries of all fan-outs, completed or not.
-    pub counts: FanOutCounts,
+    pub counts: FanoutCounts,
     /// Documents that accept no entries. Their entries count as dropped, but still join batches.
     #[serde(skip_serializing_if = "BadStacks::is_empty")]
     pub bad_stacks: BadStacks,
@@ -244,14 +244,14 @@ pub struct FannedOut {
 
 impl FannedOut {
     /// Returns whether no document and no fan-out was skipped.
-    pub fn is_whole(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         self.bad_stacks.is_empty() && self.bad_fanouts.is_empty()
     }
 }
 
 impl std::ops::AddAssign for FannedOut {
     fn add_assign(&mut self, other: Self) {
-        self.done += other.done;
+        self.completed += other.completed;
         self.counts += other.counts;
         self.bad_stacks += other.bad_stacks;
         self.bad_fanouts += other.bad_fanouts;
@@ -276,7 +276,7 @@ impl std::ops::AddAssign for EndedBatches {
 
 /// The old records that were removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-pub struct Forgotten {
+pub struct DeletedRecords {
     /// The number of deliveries.
     pub deliveries: u64,
     /// The number of filed batches.

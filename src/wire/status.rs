@@ -6,13 +6,13 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::delivery::{DeliveryRow, WaitingEmails};
-use super::event::Unknown;
+use super::event::UnknownNames;
 use super::run_report::DigestReport;
-use crate::domain::messages::list_first;
+use crate::domain::messages::join_names;
 use crate::domain::user::UnreadableField;
 use crate::domain::{
-    BatchState, BrandName, Day, DeliveryState, FanoutState, Pause, PendingCounts, Reason,
-    ReportCounts, UserId,
+    BatchState, BrandName, Day, DeliveryState, FanoutState, Pause, PendingCounts, ReportCounts,
+    SuppressionReason, UserId,
 };
 use crate::store::Schema;
 
@@ -52,13 +52,13 @@ pub struct Status {
     /// are expected; otherwise 0.
     pub unreported: u64,
     /// The number of suppressed addresses, by reason.
-    pub suppressed: BTreeMap<Reason, u64>,
+    pub suppressed: BTreeMap<SuppressionReason, u64>,
     /// Unknown types and objects of recently accepted events.
-    #[serde(skip_serializing_if = "Unknown::is_empty")]
-    pub unknown_names: Unknown,
+    #[serde(skip_serializing_if = "UnknownNames::is_empty")]
+    pub unknown_names: UnknownNames,
     /// The backlog of days before the window, and the events that expired.
     #[serde(rename = "older")]
-    pub older: OlderDays,
+    pub backlog: BacklogStatus,
     /// The users whose records have fields that this version cannot read.
     #[serde(skip_serializing_if = "UnreadableUsers::is_empty")]
     pub unreadable: UnreadableUsers,
@@ -71,10 +71,10 @@ pub struct Status {
 pub struct WorkerActivity {
     /// Whether one runs: it wrote a heartbeat within the last minute and has not stopped since.
     #[serde(rename = "running")]
-    pub running: bool,
+    pub is_running: bool,
     /// The time of the latest heartbeat.
     #[serde(rename = "seen")]
-    pub seen: DateTime<Utc>,
+    pub last_heartbeat: DateTime<Utc>,
 }
 
 /// A completed digest run.
@@ -92,7 +92,7 @@ pub struct DigestActivity {
 
 impl DigestActivity {
     /// Summarizes a run that ended at `at`.
-    pub fn of(report: &DigestReport, at: DateTime<Utc>) -> Self {
+    pub fn from_report(report: &DigestReport, at: DateTime<Utc>) -> Self {
         let emails = &report.emails;
         Self {
             at,
@@ -108,7 +108,7 @@ impl DigestActivity {
 pub struct UnreadableUsers {
     /// The number of users whose records were read.
     #[serde(rename = "read")]
-    pub read: u64,
+    pub records_read: u64,
     /// The number of users with at least one such field.
     pub users: u64,
     /// The first of these users.
@@ -139,14 +139,14 @@ impl UnreadableUsers {
         format!(
             "users with fields that this version cannot read: {}, such as {}; defaults are used",
             self.users,
-            list_first(examples, usize::MAX)
+            join_names(examples, usize::MAX)
         )
     }
 }
 
 /// The backlog and the expired events of days before the window.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct OlderDays {
+pub struct BacklogStatus {
     /// The events of the backlog, as the last full run found them.
     pub events: u64,
     /// Further events, whose users may not be emailed at the moment.
@@ -178,7 +178,7 @@ impl Status {
 
 /// The status of a store that was not opened, because opening it would upgrade it.
 #[derive(Debug, Serialize)]
-pub(crate) struct Unopened<'a> {
+pub(crate) struct UnopenedStore<'a> {
     pub(crate) store: &'a str,
     pub(crate) schema: &'a Schema,
 }
@@ -210,7 +210,7 @@ pub struct Finding {
     pub brand: Option<BrandName>,
     /// The result, or why the check could not be made; for humans.
     #[serde(rename = "found")]
-    pub found: String,
+    pub result: String,
     /// What to do about it.
     pub advice: Option<String>,
 }
@@ -218,7 +218,7 @@ pub struct Finding {
 /// A warning or an error always has advice. A check that could not run is `unchecked`, never `ok`.
 impl Finding {
     fn new(severity: Severity, found: impl Into<String>, advice: Option<String>) -> Self {
-        Self { severity, check: "", brand: None, found: found.into(), advice }
+        Self { severity, check: "", brand: None, result: found.into(), advice }
     }
 
     /// All is well.
@@ -242,7 +242,7 @@ impl Finding {
     }
 
     /// Sets the name of the check.
-    pub(crate) fn of(self, check: &'static str) -> Self {
+    pub(crate) fn for_check(self, check: &'static str) -> Self {
         Self { check, ..self }
     }
 }

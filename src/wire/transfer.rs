@@ -29,21 +29,21 @@ pub enum DayFate {
     InWindow,
     /// The day is younger than the requested age.
     #[serde(rename = "young")]
-    Young,
+    TooYoung,
     /// A fan-out still writes to the day.
     Busy,
     /// The day has events that may still be emailed.
     #[serde(rename = "unmailed")]
-    Unmailed {
+    NotEmailed {
         /// The number of users with such events.
         #[serde(rename = "people")]
-        people: u64,
+        users: u64,
         /// The number of such events.
         events: u64,
     },
     /// Another process archives or restores the day, or has just archived it.
     #[serde(rename = "held")]
-    Held,
+    Leased,
     /// The day changed while it was archived. It is kept, and the next run archives it.
     Changed,
     /// An error occurred, and the day is kept.
@@ -95,7 +95,7 @@ pub struct ImportReport {
 
 /// The result of an import, and of fanning out its events.
 #[derive(Debug, Serialize)]
-pub(crate) struct Imported<'a> {
+pub(crate) struct ImportAnswer<'a> {
     #[serde(flatten)]
     pub(crate) report: &'a ImportReport,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -110,7 +110,7 @@ pub struct Manifest {
     /// When the export ended.
     pub at: DateTime<Utc>,
     /// The files, in the order of an import.
-    pub files: Vec<FileSum>,
+    pub files: Vec<FileChecksum>,
     /// The records that the export lacks because they cannot be read.
     pub unreadable: BadRecords,
 }
@@ -138,7 +138,7 @@ impl BadRecords {
 
 /// The content of one file, `NAME.ndjson.zst`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileSum {
+pub struct FileChecksum {
     /// A kind of record such as `users`, or a day such as `notifications_20140422`.
     pub name: String,
     /// The number of lines, one for each record.
@@ -152,7 +152,7 @@ pub struct FileSum {
 pub struct ImportedStore {
     /// Whether the store holds exactly the records of the export.
     #[serde(rename = "same")]
-    pub same: bool,
+    pub is_same: bool,
     /// The parts of the store, compared with their files.
     pub files: Vec<ImportedFile>,
     /// The documents of days that the store rejected. A rejected record of another kind fails the
@@ -175,5 +175,5 @@ pub struct ImportedFile {
     pub stored: u64,
     /// Whether they are equal, by a checksum of all records.
     #[serde(rename = "same")]
-    pub same: bool,
+    pub is_same: bool,
 }

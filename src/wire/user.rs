@@ -14,7 +14,7 @@ use super::delivery::{DeliveryRow, SuppressionView};
 use crate::domain::feed_marks::ItemState;
 use crate::domain::{
     Category, EventType, FollowKey, Id, KeyName, Mandate, Mute, Mutes, ObjectId, Policies,
-    Position, Quiet, Route, Schedule, Scope, Subject, User, UserId, durations,
+    Position, QuietHours, Route, Schedule, Scope, Subject, User, UserId, durations,
 };
 
 /// A user's record, with the address masked.
@@ -24,9 +24,9 @@ pub(crate) struct UserView(User);
 impl UserView {
     /// Creates the view of a record. Each type has its effective route, which may differ from the
     /// choice in the record.
-    pub(crate) fn of(mut user: User, policies: &Policies) -> Self {
+    pub(crate) fn from_user(mut user: User, policies: &Policies) -> Self {
         for (kind, chosen) in &mut user.types {
-            chosen.route = policies.emailed_by(kind, chosen.route);
+            chosen.route = policies.effective_route(kind, chosen.route);
         }
         Self(user)
     }
@@ -64,15 +64,15 @@ pub(crate) struct MuteView {
 
 impl MutesView {
     /// Creates the view of the current mutes, by subject.
-    pub(crate) fn of(mutes: &Mutes, now: DateTime<Utc>) -> Self {
-        let mutes = mutes.current(now).map(MuteView::of);
+    pub(crate) fn from_mutes(mutes: &Mutes, now: DateTime<Utc>) -> Self {
+        let mutes = mutes.current(now).map(MuteView::from_mute);
         Self { mutes: mutes.collect() }
     }
 }
 
 impl MuteView {
     /// Creates the view of one mute.
-    pub(crate) fn of((subject, mute): (&Subject, &Mute)) -> Self {
+    pub(crate) fn from_mute((subject, mute): (&Subject, &Mute)) -> Self {
         Self { subject: subject.clone(), mute: mute.clone() }
     }
 }
@@ -82,7 +82,7 @@ impl MuteView {
 pub(crate) struct PreferencesView {
     digest: Schedule,
     tz: Tz,
-    quiet: Option<Quiet>,
+    quiet: Option<QuietHours>,
     types: BTreeMap<EventType, ChoiceView>,
     /// The same types in display order.
     categories: Vec<CategoryView>,
@@ -90,7 +90,7 @@ pub(crate) struct PreferencesView {
 
 impl PreferencesView {
     /// Creates the view of a user's preferences. `default` replaces open choices of the schedule.
-    pub(crate) fn of(user: &User, default: &Schedule, policies: &Policies) -> Self {
+    pub(crate) fn from_user(user: &User, default: &Schedule, policies: &Policies) -> Self {
         let schedule = user.schedule(default);
         let kinds: Vec<&EventType> = policies.kinds().collect();
         let choice = |kind: &&EventType| ((*kind).clone(), ChoiceView::of(user, kind, policies));
@@ -135,14 +135,14 @@ struct ChoiceView {
 
 impl ChoiceView {
     fn of(user: &User, kind: &EventType, policies: &Policies) -> Self {
-        let policy = policies.of(kind);
+        let policy = policies.policy(kind);
         let chosen = user.types.get(kind).filter(|_| policy.mandatory.is_none());
         let window = chosen.and_then(|chosen| chosen.window);
         Self {
             heading: policies.heading(kind).to_owned(),
             category: policy.category.clone(),
             route: chosen.map_or(policy.route, |chosen| chosen.route),
-            window: window.map(durations::show_duration),
+            window: window.map(durations::format_duration),
             chosen: chosen.is_some(),
             mandatory: policy.mandatory.clone(),
             feed: policy.feed,

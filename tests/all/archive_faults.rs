@@ -4,7 +4,7 @@
 
 use bson::doc;
 use tidings::domain::Day;
-use tidings::engine::{Silent, archive};
+use tidings::engine::{NoProgress, archive};
 use tidings::store::mongo::MongoOptions;
 use tidings::wire::transfer::DayFate;
 
@@ -60,7 +60,7 @@ async fn an_archived_day_survives_a_failover_at_every_command() {
                 store.fails(2, fault).await;
 
                 let (app, mut reports) = (town.process(), Vec::new());
-                let ran = app.archive().run(&request, &Silent, &mut reports).await;
+                let ran = app.archive().run(&request, &NoProgress, &mut reports).await;
 
                 ran.unwrap();
                 let fate = &reports[0].fate;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use tidings::clock::SystemClock;
 use tidings::domain::{Audience, DeliveryState, FanoutState, ObjectId};
-use tidings::engine::crash::POINTS;
-use tidings::engine::ingest::{self, Notify};
+use tidings::engine::crash::EMAIL_POINTS;
+use tidings::engine::ingest::{self, EventService};
 
 use crate::mail::provider::{Dialect, Next};
 use crate::support::town::on_both_stores;
@@ -55,7 +55,7 @@ fn points(dialect: Dialect, without: &[&str]) -> impl Iterator<Item = &'static s
         let is_closed = digests && dialect == Dialect::Resend && *point == "after-close";
         !OTHER_POINTS.contains(point) && !without.contains(point) && !is_recalled && !is_closed
     };
-    POINTS.into_iter().filter(is_reached)
+    EMAIL_POINTS.into_iter().filter(is_reached)
 }
 
 async fn an_accepted_event_reaches_its_audience_after_a_crash(fresh: Fresh) {
@@ -75,7 +75,7 @@ async fn an_accepted_event_reaches_its_audience_after_a_crash(fresh: Fresh) {
         details: Default::default(),
         at: None,
     };
-    let notify = Notify {
+    let notify = EventService {
         context: context(fresh.handle(), Arc::new(SystemClock), "test"),
         coalescer: Arc::default(),
     };

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use chrono::TimeDelta;
 use tidings::clock::Clock;
 use tidings::domain::DeliveryState;
-use tidings::email::Certainty;
-use tidings::engine::Silent;
+use tidings::email::Resolution;
+use tidings::engine::NoProgress;
 use tidings::store::Store;
 
 use crate::support::town::{PEOPLE, Town, followers_of, monday, mostly_on_sqlite, request, to};
@@ -28,7 +28,7 @@ mostly_on_sqlite! {
 }
 
 /// A provider that accepts a repeated call under the same reference without sending twice.
-const REPEAT: Certainty = Certainty::Repeat { within: None };
+const REPEAT: Resolution = Resolution::Repeat { within: None };
 
 async fn a_cycle_without_faults_emails_each_event_once(fresh: Fresh) {
     let town = Town::found(&fresh, false, "").await;
@@ -41,11 +41,11 @@ async fn a_fault_loses_nothing_if_sending_can_be_repeated(fresh: Fresh) {
 }
 
 async fn a_fault_loses_nothing_if_sending_cannot_be_repeated(fresh: Fresh) {
-    assert_each_fault_is_recovered(&fresh, Fault::Refused, Certainty::Never).await;
+    assert_each_fault_is_recovered(&fresh, Fault::Refused, Resolution::Impossible).await;
 }
 
 async fn a_fault_loses_nothing_if_the_provider_can_be_queried(fresh: Fresh) {
-    assert_each_fault_is_recovered(&fresh, Fault::Refused, Certainty::Ask).await;
+    assert_each_fault_is_recovered(&fresh, Fault::Refused, Resolution::Query).await;
 }
 
 async fn a_lost_reply_duplicates_nothing_if_sending_can_be_repeated(fresh: Fresh) {
@@ -53,11 +53,11 @@ async fn a_lost_reply_duplicates_nothing_if_sending_can_be_repeated(fresh: Fresh
 }
 
 async fn a_lost_reply_duplicates_nothing_if_sending_cannot_be_repeated(fresh: Fresh) {
-    assert_each_fault_is_recovered(&fresh, Fault::Unheard, Certainty::Never).await;
+    assert_each_fault_is_recovered(&fresh, Fault::Unheard, Resolution::Impossible).await;
 }
 
 async fn a_lost_reply_duplicates_nothing_if_the_provider_can_be_queried(fresh: Fresh) {
-    assert_each_fault_is_recovered(&fresh, Fault::Unheard, Certainty::Ask).await;
+    assert_each_fault_is_recovered(&fresh, Fault::Unheard, Resolution::Query).await;
 }
 
 /// All pairs of a user and a work that must be emailed once.
@@ -78,10 +78,10 @@ const COUNT_EVERY: usize = 10;
 
 /// Repeats the cycle on an empty store with a fault at each call in turn. After the fault, the
 /// store either recovers or fails all calls of that process.
-async fn assert_each_fault_is_recovered(fresh: &Fresh, fault: Fault, certainty: Certainty) {
+async fn assert_each_fault_is_recovered(fresh: &Fresh, fault: Fault, certainty: Resolution) {
     let excuse = match certainty {
-        Certainty::Never => Excuse::Unknown,
-        Certainty::Repeat { .. } | Certainty::Ask => Excuse::None,
+        Resolution::Impossible => Excuse::Unknown,
+        Resolution::Repeat { .. } | Resolution::Query => Excuse::None,
     };
     let first = 3 * usize::from(fault == Fault::Unheard);
     for (offset, then) in [(first, Then::Recovers), (first + 5, Then::StaysDown)] {
@@ -113,7 +113,7 @@ async fn run_cycle(town: &Town, faulty: &Arc<dyn Store>) {
         Box::pin(async move {
             let late = request(&["a4"], to(&["ada", "cem"]), Some("late"));
             other_process.notify().accept(vec![late]).await.unwrap();
-            other_process.fanouts().drain(&Silent).await.unwrap();
+            other_process.fanouts().drain(&NoProgress).await.unwrap();
         })
     });
     if attempt(town, faulty).await.is_err() {
@@ -121,7 +121,7 @@ async fn run_cycle(town: &Town, faulty: &Arc<dyn Store>) {
         town.clock.advance(TimeDelta::minutes(15));
         attempt(town, &town.store).await.unwrap();
     }
-    town.process().fanouts().drain(&Silent).await.unwrap();
+    town.process().fanouts().drain(&NoProgress).await.unwrap();
     town.digests_at(monday(1)).await;
 }
 
@@ -135,9 +135,9 @@ async fn attempt(town: &Town, store: &Arc<dyn Store>) -> anyhow::Result<()> {
             request(&["a1", "a5"], to(&["ben", "dee"]), Some("third")),
         ])
         .await?;
-    app.fanouts().drain(&Silent).await?;
+    app.fanouts().drain(&NoProgress).await?;
     town.clock.set(town.clock.now().max(monday(0)));
-    app.digests().run(&Default::default(), &Silent).await?;
+    app.digests().run(&Default::default(), &NoProgress).await?;
     Ok(())
 }
 
@@ -146,7 +146,7 @@ async fn attempt(town: &Town, store: &Arc<dyn Store>) -> anyhow::Result<()> {
 async fn assert_counters(town: &Town, fault: &str, lost_reply: Option<&str>) {
     let journal = town.store.backlog().await;
     let mut states = DeliveryState::ALL.to_vec();
-    states.retain(|state| state.settled());
+    states.retain(|state| state.is_settled());
     let held = town.store.delivery_counts(&states).await;
     let deliveries = held.iter().map(|(_, count)| count).sum();
     let mut counts = vec![

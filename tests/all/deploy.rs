@@ -132,7 +132,7 @@ fn the_configuration_is_valid_and_the_placeholders_are_not() {
         }
         let listens = u64::from(config.server.listen.port());
         assert!(port("http").is_none_or(|port| port == listens), "{name}");
-        let metrics = config.watch.metrics.map(|listen| u64::from(listen.port()));
+        let metrics = config.observability.metrics.map(|listen| u64::from(listen.port()));
         assert!(port("metrics").is_none_or(|port| Some(port) == metrics), "{name}");
     }
 }
@@ -217,7 +217,7 @@ fn compose_and_systemd_wait_longer_than_the_grace() {
     let has_line = |wanted: &str| unit.lines().any(|line| line == wanted);
     assert!(has_line("TimeoutStartSec=infinity"), "an upgrade may be slow");
     for limit in [tidings["stop_grace_period"].as_str().unwrap(), stop.unwrap()] {
-        assert!(seconds(limit) >= Config::standard().server.grace.num_seconds() + 10);
+        assert!(seconds(limit) >= Config::with_defaults().server.grace.num_seconds() + 10);
     }
     assert!(mongo["ports"].is_null(), "the database is not published");
     let health = serde_json::json!(["CMD", "/usr/bin/tidings", "health"]);

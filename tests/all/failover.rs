@@ -17,7 +17,7 @@ use tidings::clock::{Clock, Ids, ManualClock};
 use tidings::config::Config;
 use tidings::domain::{Audience, Day, DaySet, DeliveryState, Entry, UserId};
 use tidings::email::{Outbox, SenderAddress};
-use tidings::engine::Silent;
+use tidings::engine::NoProgress;
 use tidings::engine::ingest::NewEvent;
 use tidings::store::mongo::{Mongo, MongoOptions};
 use tidings::store::{NewMarker, Stacks, Store};
@@ -72,7 +72,7 @@ async fn a_failover_during_a_fan_out_or_flush_loses_and_duplicates_nothing() {
     let clock = Arc::new(ManualClock::at(noon()));
     let mailer = Arc::new(Outbox::new(folder.path(), sender, false));
     let app = App::assemble(
-        Config::standard(),
+        Config::with_defaults(),
         store.clone(),
         mailer,
         clock.clone(),
@@ -80,7 +80,7 @@ async fn a_failover_during_a_fan_out_or_flush_loses_and_duplicates_nothing() {
     )
     .unwrap();
     let (day, crowd) = (Day::of(clock.now()), people(PEOPLE));
-    let collection = client.database("failover").collection::<Document>(&day.collection());
+    let collection = client.database("failover").collection::<Document>(&day.collection_name());
 
     // An event with two objects is fanned out to all users. The primary dies after a third of them.
     let audience = Audience::users(crowd.clone()).unwrap();
@@ -89,11 +89,11 @@ async fn a_failover_during_a_fan_out_or_flush_loses_and_duplicates_nothing() {
     let third = PEOPLE as u64 / 3;
     let fanouts = app.fanouts();
     let killer = tokio::spawn(kill_when(client.clone(), collection.clone(), doc! {}, third));
-    let done = fanouts.drain(&Silent).await.unwrap();
+    let done = fanouts.drain(&NoProgress).await.unwrap();
     let line = killer.await.unwrap();
 
     assert_eq!(
-        (done.done, done.counts.people, done.counts.pushed),
+        (done.completed, done.counts.people, done.counts.pushed),
         (1, PEOPLE as u64, 2 * PEOPLE as u64)
     );
     let found = stacks(&store, day).await;
@@ -103,7 +103,7 @@ async fn a_failover_during_a_fan_out_or_flush_loses_and_duplicates_nothing() {
     );
     for (user, entries) in &found {
         let pushed = |o: &str| {
-            entries.iter().filter(|e| matches!(e, Entry::Event(e) if e.o.as_str() == o && e.i == Some(receipt.id))).count()
+            entries.iter().filter(|e| matches!(e, Entry::Event(e) if e.object.as_str() == o && e.fanout_id == Some(receipt.id))).count()
         };
         assert_eq!((entries.len(), pushed("a1"), pushed("a2")), (2, 1, 1), "{user}");
     }
@@ -117,7 +117,11 @@ async fn a_failover_during_a_fan_out_or_flush_loses_and_duplicates_nothing() {
     let marks: Vec<NewMarker> = crowd
         .iter()
         .map(|user| {
-            NewMarker::Flushed(user.clone(), id(7), vec![(tidings::domain::StackId::of(day), 2)])
+            NewMarker::Flushed(
+                user.clone(),
+                id(7),
+                vec![(tidings::domain::StackId::for_day(day), 2)],
+            )
         })
         .collect();
     let killer = tokio::spawn(kill_when(
@@ -132,7 +136,7 @@ async fn a_failover_during_a_fan_out_or_flush_loses_and_duplicates_nothing() {
     for (user, entries) in stacks(&store, day).await {
         assert_eq!(entries.len(), 3, "{user}");
         assert!(
-            matches!(&entries[2], Entry::Marker(marker) if marker.id == Some(id(7)) && marker.n == Some(2)),
+            matches!(&entries[2], Entry::DigestMarker(marker) if marker.id == Some(id(7)) && marker.n == Some(2)),
             "{user}: {entries:?}"
         );
     }
@@ -192,9 +196,9 @@ async fn week(town: &Town, store: &Arc<dyn Store>, week: i64, crowd: &[&str]) {
     let process = || town.process_on(store);
     retry_until_done(town, || async { process().notify().accept(events.to_vec()).await.is_ok() })
         .await;
-    retry_until_done(town, || async { process().fanouts().drain(&Silent).await.is_ok() }).await;
+    retry_until_done(town, || async { process().fanouts().drain(&NoProgress).await.is_ok() }).await;
     town.clock.advance(TimeDelta::minutes(5));
-    retry_until_done(town, || async { process().batches().drain(&Silent).await.is_ok() }).await;
+    retry_until_done(town, || async { process().batches().drain(&NoProgress).await.is_ok() }).await;
     retry_until_done(town, || async {
         let deliver = process().sender();
         deliver.drain().await.is_ok()
@@ -202,12 +206,12 @@ async fn week(town: &Town, store: &Arc<dyn Store>, week: i64, crowd: &[&str]) {
     .await;
     town.clock.set(monday(week).max(town.clock.now()));
     retry_until_done(town, || async {
-        process().digests().run(&Default::default(), &Silent).await.is_ok()
+        process().digests().run(&Default::default(), &NoProgress).await.is_ok()
     })
     .await;
     let old = keep_days(15);
     retry_until_done(town, || async {
-        process().archive().run(&old, &Silent, &mut Vec::new()).await.is_ok()
+        process().archive().run(&old, &NoProgress, &mut Vec::new()).await.is_ok()
     })
     .await;
 }

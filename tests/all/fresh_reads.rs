@@ -8,8 +8,8 @@ use bson::{Document, Timestamp, doc};
 use futures::TryStreamExt;
 use mongodb::Database;
 use tidings::domain::delivery::{Corrected, Reopening, Settlement};
-use tidings::domain::{Address, DeliveryState, Reason};
-use tidings::store::{Counted, Summing};
+use tidings::domain::{Address, DeliveryState, SuppressionReason};
+use tidings::store::{CountedRecords, DaySumBuilder};
 
 use crate::support::poison::database;
 use crate::support::town::only_on_mongo;
@@ -56,9 +56,9 @@ async fn every_read_is_causally_consistent(store: Fresh) {
 
     let (now, before) = (noon(), noon() - minutes(9));
     store.soft_bounce(&address, &row.id, now, before).await;
-    let reasons = Reason::ALL.map(Counted::Suppressions);
+    let reasons = SuppressionReason::ALL.map(CountedRecords::Suppressions);
     store.count(&reasons).await.unwrap();
-    store.count(&[Counted::Stacks(today())]).await.unwrap();
+    store.count(&[CountedRecords::Stacks(today())]).await.unwrap();
     store.batch_counts().await;
     store.backlog().await;
     store.delivery_counts(&DeliveryState::ALL).await;
@@ -66,7 +66,7 @@ async fn every_read_is_causally_consistent(store: Fresh) {
     store.newest(9).await;
     store.days().await.unwrap();
     store.fix_day(today()).await.unwrap();
-    let nothing = Summing::default().end();
+    let nothing = DaySumBuilder::default().finish();
     assert!(!store.drop_day(today(), &nothing).await.unwrap());
 
     let reads = reads(&database).await;
@@ -96,7 +96,7 @@ async fn a_read_after_reopening_reflects_the_reopening(store: Fresh) {
     let process = store.second();
     note_commands(&database).await;
 
-    let requests = [Reopening::of(row.id.clone())];
+    let requests = [Reopening::new(row.id.clone())];
     let reopened = process.reopen(later, &requests).await;
     process.users(&[user("ada")]).await.unwrap();
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use chrono::TimeDelta;
 use tidings::domain::batch::{AccumulatorId, BatchItem, Keep};
 use tidings::domain::{BatchKey, BatchPolicy, ObjectId, UserId};
-use tidings::engine::Silent;
+use tidings::engine::NoProgress;
 use tidings::engine::batches::Join;
 
 use crate::support::town::{Town, on_both_stores};
@@ -40,7 +40,7 @@ fn cooling() -> BatchPolicy {
         close_at: std::num::NonZeroU64::new(12),
         keep: Keep::Last(12),
         leading: false,
-        held_until: None,
+        deferred_until: None,
     }
 }
 
@@ -94,7 +94,7 @@ async fn each_event_that_joins_during_closing_is_in_exactly_one_email(fresh: Fre
             let (closer, done) = (town.process().batches(), done.clone());
             tokio::spawn(async move {
                 while !done.load(Ordering::Relaxed) {
-                    closer.drain(&Silent).await.unwrap();
+                    closer.drain(&NoProgress).await.unwrap();
                     tokio::task::yield_now().await;
                 }
             })
@@ -109,7 +109,7 @@ async fn each_event_that_joins_during_closing_is_in_exactly_one_email(fresh: Fre
     }
     town.clock.advance(TimeDelta::minutes(10));
     let last = town.process();
-    last.batches().drain(&Silent).await.unwrap();
+    last.batches().drain(&NoProgress).await.unwrap();
     last.sender().drain().await.unwrap();
 
     let emailed = town.emailed_works();

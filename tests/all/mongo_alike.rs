@@ -4,7 +4,7 @@
 use bson::doc;
 use tidings::domain::delivery::{Handover, Settlement, Transition};
 use tidings::domain::{Defect, Delivery, DeliveryState, UserId};
-use tidings::store::{NewMarker, Pushed};
+use tidings::store::{NewMarker, PushOutcome};
 
 use crate::support::mongo::{Faulty, with_faults};
 use crate::support::*;
@@ -40,7 +40,7 @@ async fn many_sent_emails_are_counted_once_after_lost_replies(store: &Faulty) {
     let settle = |(n, row): (usize, &Delivery)| Settlement {
         from: DeliveryState::Sending,
         provider_id: Some(format!("<{n}@esp>")),
-        ..Settlement::of(row, DeliveryState::Sent, n as u32, None)
+        ..Settlement::for_row(row, DeliveryState::Sent, n as u32, None)
     };
     let ends: Vec<Settlement> = rows.iter().enumerate().map(settle).collect();
 
@@ -51,7 +51,7 @@ async fn many_sent_emails_are_counted_once_after_lost_replies(store: &Faulty) {
     // Half of the deliveries are closed in the same update.
     let end = |(n, end): (usize, &Settlement)| match n % 2 {
         0 => Transition::Settle(end.clone()),
-        _ => Transition::Conclude(end.clone()),
+        _ => Transition::SettleAndClose(end.clone()),
     };
     let made: Vec<Transition> = ends.iter().enumerate().map(end).collect();
     let settled = store.advance(&lease("one", until), noon(), &made).await;
@@ -94,7 +94,7 @@ async fn a_range_push_with_lost_replies_stores_each_entry_once(store: &Faulty) {
         store.fails(1, lost_reply()).await;
         let pushes = push_to_all(&users, events(count, n));
         let pushed = store.push(today(), 1_000, &pushes).await.unwrap();
-        assert_eq!(pushed, Pushed::default());
+        assert_eq!(pushed, PushOutcome::default());
     }
 
     for person in store.everybody(None, 1_000).await {
@@ -112,7 +112,7 @@ async fn only_the_document_that_cannot_take_entries_is_reported(store: &Faulty) 
     let pushes = push_to_all(&users, events(2, 4));
     let pushed = store.push(today(), 1_000, &pushes).await.unwrap();
 
-    assert_eq!(pushed.bad, [(40, Defect::NoList)]);
+    assert_eq!(pushed.defects, [(40, Defect::NoList)]);
     assert_eq!(pushed.capped, [(40, vec![0, 1])]);
     for (n, person) in users.iter().enumerate() {
         let entries = store.entries_of(person, today()).await.len();

@@ -12,7 +12,7 @@ use bson::{Document, doc};
 use tidings::clock::ManualClock;
 use tidings::domain::batch::Accumulator;
 use tidings::domain::delivery::Settlement;
-use tidings::domain::{Defect, DeliveryState, FanOutProgress, User};
+use tidings::domain::{Defect, DeliveryState, FanoutProgress, User};
 use tidings::engine::archive::expired_records::Cleaner;
 use tidings::store::mongo::MongoOptions;
 use tidings::store::{Acceptance, Error};
@@ -113,12 +113,12 @@ async fn a_foreign_unique_index_affects_only_the_rejected_user(store: &Faulty) {
         let first = vec![event(&format!("of {person}"), 1)];
         store.push_list(person, first).await;
     }
-    store.unique_index(&today().collection(), "events.o").await;
+    store.unique_index(&today().collection_name(), "events.o").await;
 
     let both = push_to_all(&[ada.clone(), ben.clone()], events(1, 2));
     let pushed = store.push(today(), LARGE_CAP, &both).await.unwrap();
 
-    assert_eq!(pushed.bad, [(1, Defect::Refused)]);
+    assert_eq!(pushed.defects, [(1, Defect::Refused)]);
     assert_eq!(store.entries_of(&ada, today()).await.len(), 2);
     assert_eq!(store.entries_of(&ben, today()).await.len(), 1);
 }
@@ -140,7 +140,7 @@ async fn a_push_survives_lost_connections_and_elections(store: &Faulty) {
     let faults = [lost, refused(PUSH, 10107), refused(PUSH, 11602), refused("create", 91)];
     for (n, fault) in (1..).zip(faults) {
         store.fails(2, fault).await;
-        store.push(today().back(n), LARGE_CAP, &push_to(&ada, events(2, n))).await.unwrap();
+        store.push(today().days_before(n), LARGE_CAP, &push_to(&ada, events(2, n))).await.unwrap();
     }
 
     let stacks = store.stacks_of(&ada).await;
@@ -201,7 +201,7 @@ async fn an_event_with_a_lost_reply_is_new_and_stored_once(store: &Faulty) {
     let again = tidings::domain::Fanout { key: fanout(1).key, ..fanout(3) };
     let answers = store.accept(&[fanout(2), again]).await.unwrap();
 
-    let known = Acceptance::Known(Box::new(fanout(1)));
+    let known = Acceptance::Duplicate(Box::new(fanout(1)));
     assert_eq!(answers, [Acceptance::New, known]);
     assert_eq!(store.backlog().await.pending, 2);
 }
@@ -237,7 +237,7 @@ async fn a_retried_claim_or_save_reports_success(store: &Faulty) {
     store.fails(1, lost_reply("update")).await;
     let claimed = store.claim_fanouts(&lease("one", until), now, 10.into()).await.unwrap().fanouts;
     store.fails(1, lost_reply("update")).await;
-    let done = FanOutProgress { done: true, ..FanOutProgress::default() };
+    let done = FanoutProgress { done: true, ..FanoutProgress::default() };
     let requested = [(id(1), done.clone()), (id(9), done)];
     let saved = store.save_fanouts(&lease("one", until), &requested).await.unwrap();
 
@@ -268,7 +268,7 @@ async fn a_sent_email_is_counted_once_after_lost_replies(store: &Faulty) {
     store.fails(1, lost_reply("update")).await;
     let sent = Settlement {
         from: DeliveryState::Sending,
-        ..Settlement::of(&row, DeliveryState::Sent, 1, None)
+        ..Settlement::for_row(&row, DeliveryState::Sent, 1, None)
     };
     let settled = store.settle("one", noon(), &[sent]).await;
 
@@ -291,7 +291,7 @@ async fn a_scan_continues_after_its_cursors_are_lost(store: &Faulty) {
     let users = people(3_500);
     for back in 0..2 {
         let pushes = push_to_all(&users, events(1, 1));
-        store.push(today().back(back), LARGE_CAP, &pushes).await.unwrap();
+        store.push(today().days_before(back), LARGE_CAP, &pushes).await.unwrap();
     }
     for fault in [refused("getMore", 43), refused("find", 11600), refused("getMore", 10107)] {
         store.fails(3, fault).await;
@@ -306,7 +306,7 @@ async fn a_scan_continues_after_its_cursors_are_lost(store: &Faulty) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn permanent_errors_fail_at_once_and_retries_are_limited() {
-    let brief = MongoOptions { patience: Duration::from_secs(2), ..MongoOptions::default() };
+    let brief = MongoOptions { retry_timeout: Duration::from_secs(2), ..MongoOptions::default() };
     faulty(brief, async |store: &Faulty| {
         let cause = async |fault: Document, times: i32| {
             store.fails(times, fault).await;

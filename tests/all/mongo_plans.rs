@@ -4,12 +4,12 @@ use bson::{Document, doc};
 use chrono::{DateTime, TimeDelta, Utc, Weekday};
 use chrono_tz::Tz;
 use futures::TryStreamExt;
-use tidings::domain::batch::{Accumulator, AccumulatorId, Addition};
+use tidings::domain::batch::{Accumulator, AccumulatorId, BatchAppend};
 use tidings::domain::delivery::{Handover, Settlement};
-use tidings::domain::schedule::Common;
+use tidings::domain::schedule::DigestDefaults;
 use tidings::domain::user::DigestPreference;
-use tidings::domain::{Cadence, Delivery, DeliveryState, DueChoices, Schedule, User, UserId};
-use tidings::store::{NewMarker, PeopleFilter};
+use tidings::domain::{Cadence, Delivery, DeliveryState, DueUserFilter, Schedule, User, UserId};
+use tidings::store::{NewMarker, UserFilter};
 
 use crate::store_laws::adding::joined_by;
 use crate::store_laws::batches::{WINDOW, item};
@@ -53,7 +53,7 @@ async fn profiled(store: &Fresh, collection: &str, work: impl Future<Output = ()
 
 /// Returns the profiler's entry for the lookups of today's stacks.
 async fn profiled_today(store: &Fresh, work: impl Future<Output = ()>) -> Document {
-    let name = today().collection();
+    let name = today().collection_name();
     let all = all_profiled(store, "$cmd.aggregate", work).await;
     let of_today = all.into_iter().find(|one| {
         let command = one.get_document("command").unwrap();
@@ -83,21 +83,21 @@ async fn due_users_are_read_from_the_index_and_only_up_to_the_page(store: Fresh)
         })
         .collect();
     store.put_users(&people).await.unwrap();
-    let common = Common {
+    let common = DigestDefaults {
         schedule: Schedule { cadence: Cadence::Daily, weekday: Weekday::Mon, hour: 9, tz: Tz::UTC },
-        mandatory: true,
+        sends_mandatory: true,
     };
     let until: DateTime<Utc> = "2014-04-22T09:00:00Z".parse().unwrap();
     let spans = [TimeDelta::minutes(30), TimeDelta::days(2)];
-    let requested: Vec<DueChoices> = spans
+    let requested: Vec<DueUserFilter> = spans
         .into_iter()
-        .flat_map(|span| DueChoices::between(None, &common, until - span, until))
+        .flat_map(|span| DueUserFilter::due_between(None, &common, until - span, until))
         .collect();
 
     for choices in &requested {
         let profile = profiled(&store, "users", async {
-            let chose = PeopleFilter::Chose(choices);
-            store.find_people(&chose, None, 5).await.unwrap();
+            let chose = UserFilter::Choices(choices);
+            store.find_users(&chose, None, 5).await.unwrap();
         });
         let profile = profile.await;
         assert_eq!(profile.get("hasSortStage"), None, "{profile}");
@@ -159,7 +159,7 @@ async fn equal_markers_of_adjacent_users_share_statements(store: Fresh) {
     let marker = |person: &UserId| new_marker(person, today(), id(9), 2);
     let markers: Vec<NewMarker> = marked.iter().map(marker).collect();
 
-    let day = today().collection();
+    let day = today().collection_name();
     let profile = all_profiled(&store, &day, async {
         let bad = store.write_markers(&markers).await.unwrap();
         assert!(bad.is_empty(), "{bad:?}");
@@ -178,7 +178,7 @@ async fn an_addition_to_many_open_batches_needs_one_statement(store: Fresh) {
     let opened = |n: usize| joined_by(&format!("p{n:03}"), &WINDOW, &[1]);
     let accumulators: Vec<Accumulator> = (0..120).map(opened).collect();
     store.put_accumulators(&accumulators, id(5)).await.unwrap();
-    let addition = Addition::new(vec![item("b", 50)], noon() + minutes(1), &WINDOW).unwrap();
+    let addition = BatchAppend::new(vec![item("b", 50)], noon() + minutes(1), &WINDOW).unwrap();
     let requested = accumulators.iter().map(|of| (of.id.clone(), 0));
     let requested: Vec<(AccumulatorId, usize)> = requested.collect();
 
@@ -196,9 +196,9 @@ async fn different_additions_to_many_open_batches_share_statements(store: Fresh)
     store.put_accumulators(&accumulators, id(5)).await.unwrap();
     let addition = |n: u32| {
         let items = vec![item(&format!("b{n}"), 100 + n)];
-        Addition::new(items, noon() + minutes(1), &WINDOW).unwrap()
+        BatchAppend::new(items, noon() + minutes(1), &WINDOW).unwrap()
     };
-    let additions: Vec<Addition> = (0..120).map(addition).collect();
+    let additions: Vec<BatchAppend> = (0..120).map(addition).collect();
     let requested = accumulators.iter().map(|of| of.id.clone());
     let requested: Vec<(AccumulatorId, usize)> = requested.zip(0..).collect();
 
@@ -221,7 +221,7 @@ async fn equal_changes_of_deliveries_share_a_statement(store: Fresh) {
     let settle = |(n, row): (usize, &Delivery)| Settlement {
         from: DeliveryState::Sending,
         provider_id: Some(format!("<{n}@esp>")),
-        ..Settlement::of(row, DeliveryState::Sent, 3, None)
+        ..Settlement::for_row(row, DeliveryState::Sent, 3, None)
     };
     let ends: Vec<Settlement> = rows.iter().enumerate().map(settle).collect();
     let ids: Vec<_> = rows.iter().map(|row| row.id.clone()).collect();

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use tidings::clock::{Clock, SystemClock};
 use tidings::domain::{Day, Entry};
 use tidings::store::sqlite::Sqlite;
-use tidings::store::{Counted, Days, Diagnostics, Stacks, Summing};
+use tidings::store::{CountedRecords, DaySumBuilder, Days, Diagnostics, Stacks};
 
 use crate::support::*;
 
@@ -53,8 +53,8 @@ async fn processes_that_share_a_file_lose_and_duplicate_nothing() {
 
 fn object(entry: &Entry) -> &str {
     match entry {
-        Entry::Event(event) => event.o.as_str(),
-        Entry::Marker(_) | Entry::Mailed(_) | Entry::Other => "no event",
+        Entry::Event(event) => event.object.as_str(),
+        Entry::DigestMarker(_) | Entry::BatchMarker(_) | Entry::Other => "no event",
     }
 }
 
@@ -68,11 +68,11 @@ async fn a_changed_day_is_detected_while_another_process_writes() {
     let other = rusqlite::Connection::open(&path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
 
-    let nothing = Summing::default().end();
+    let nothing = DaySumBuilder::default().finish();
     let dropped = store.drop_day(today(), &nothing).await;
 
     assert_eq!(dropped.ok(), Some(false), "it waited for the lock");
     other.execute_batch("ROLLBACK").unwrap();
-    let stacks = [Counted::Stacks(today())];
+    let stacks = [CountedRecords::Stacks(today())];
     assert_eq!(store.count(&stacks).await.unwrap(), [1]);
 }

@@ -11,7 +11,7 @@ use chrono::TimeDelta;
 use futures::FutureExt;
 use tidings::clock::Clock;
 use tidings::domain::DeliveryState;
-use tidings::engine::Silent;
+use tidings::engine::NoProgress;
 use tidings::store::Store;
 use tidings::store::mongo::{Mongo, MongoOptions};
 
@@ -49,8 +49,8 @@ async fn failing_over(
     next: &str,
 ) -> Arc<dyn Store> {
     let brief = MongoOptions {
-        patience: Duration::from_secs(8),
-        attempt: Duration::from_secs(3),
+        retry_timeout: Duration::from_secs(8),
+        attempt_timeout: Duration::from_secs(3),
         ..MongoOptions::default()
     };
     let (set, next) = (set.clone(), next.to_owned());
@@ -70,9 +70,9 @@ async fn assert_batches_are_sent_despite_a_stale_primary(set: &Arc<ReplicaSet>) 
     comment.kind = kind("CommentAdded");
     let app = town.process();
     app.notify().accept(vec![comment]).await.unwrap();
-    app.fanouts().drain(&Silent).await.unwrap();
+    app.fanouts().drain(&NoProgress).await.unwrap();
     town.clock.advance(TimeDelta::minutes(5));
-    app.batches().drain(&Silent).await.unwrap();
+    app.batches().drain(&NoProgress).await.unwrap();
 
     let deliver = town.process_on(&process).sender();
     let result = deliver.drain().await;
@@ -102,7 +102,7 @@ async fn assert_events_are_sent_despite_a_stale_primary(set: &Arc<ReplicaSet>) {
 
     town.clock.set(monday(0));
     let digests = town.process_on(&process).digests();
-    let result = digests.run(&Default::default(), &Silent).await;
+    let result = digests.run(&Default::default(), &NoProgress).await;
     set.freeze(&next, Freeze::Off).await;
     set.knows_all(&next).await;
 

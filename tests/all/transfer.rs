@@ -14,12 +14,12 @@ use tempfile::TempDir;
 use tidings::clock::{Clock, ManualClock};
 use tidings::domain::user::TypePreference;
 use tidings::domain::{
-    Address, Day, DeliveryState, ObjectId, Reason, Route, Stop, Suppression, User,
+    Address, Day, DeliveryState, ObjectId, Route, StopAction, Suppression, SuppressionReason, User,
 };
-use tidings::email::Certainty;
-use tidings::engine::{Error, Silent, Watcher};
+use tidings::email::Resolution;
+use tidings::engine::{Error, NoProgress, Progress};
 use tidings::operate::transfer::{Transfer, VerifiedExport, reopen};
-use tidings::store::{Mark, Meeting, RecordKind};
+use tidings::store::{MergePolicy, RecordKind, TransferMark};
 use tidings::wire::transfer::{BadRecords, ImportedStore};
 
 use crate::support::town::{Town, WORKS, followers_of, lost, monday, request, saturday, to};
@@ -71,7 +71,7 @@ fn transfer(store: &Fresh, folder: &Path) -> Transfer {
 async fn exported(store: &Fresh) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let transfer = transfer(store, folder.path());
-    let manifest = transfer.export(&Silent).await.unwrap();
+    let manifest = transfer.export(&NoProgress).await.unwrap();
     assert_eq!(manifest.unreadable.count, 0);
     folder
 }
@@ -79,14 +79,14 @@ async fn exported(store: &Fresh) -> TempDir {
 async fn import(
     store: &Fresh,
     folder: &Path,
-    watcher: &dyn Watcher,
+    watcher: &dyn Progress,
 ) -> Result<ImportedStore, Error> {
     let export = VerifiedExport::read(folder)?;
     transfer(store, folder).import(&export, watcher).await
 }
 
 async fn imported(store: &Fresh, folder: &Path) -> ImportedStore {
-    import(store, folder, &Silent).await.unwrap()
+    import(store, folder, &NoProgress).await.unwrap()
 }
 
 async fn moved(source: &Fresh, target: &Fresh) -> ImportedStore {
@@ -114,11 +114,11 @@ const OLD: [&str; 3] = [
 ];
 
 async fn work_in_progress_continues_in_the_new_store(source: Fresh, target: Fresh) {
-    let safe = Certainty::Repeat { within: None };
+    let safe = Resolution::Repeat { within: None };
     let mut town = Town::with(&source, safe, CONFIG).await;
     let old: Vec<String> = OLD.map(str::to_owned).to_vec();
-    let friday = Day::of(saturday()).back(1);
-    source.restore_day(friday, &old, Meeting::Same).await.unwrap();
+    let friday = Day::of(saturday()).days_before(1);
+    source.restore_day(friday, &old, MergePolicy::MustBeEqual).await.unwrap();
     town.happens(&["a1", "a2"], followers_of("artist:1")).await;
     town.change("cem", |cem| {
         let never = TypePreference::new(Route::Never, saturday());
@@ -128,7 +128,7 @@ async fn work_in_progress_continues_in_the_new_store(source: Fresh, target: Fres
     town.happens(&["a3"], to(&["cem", "ben"])).await;
     let suppressed = Suppression {
         address: Address::new("ben@example.org").unwrap(),
-        reason: Reason::ALL[0],
+        reason: SuppressionReason::ALL[0],
         at: saturday(),
         source: "operator".into(),
         detail: None,
@@ -149,7 +149,7 @@ async fn work_in_progress_continues_in_the_new_store(source: Fresh, target: Fres
     };
     // One comment waits in open batches; another was accepted, and is half fanned out.
     app.notify().accept(vec![comment(&["a4"], "one")]).await.unwrap();
-    app.fanouts().drain(&Silent).await.unwrap();
+    app.fanouts().drain(&NoProgress).await.unwrap();
     app.notify().accept(vec![comment(&["a5"], "two")]).await.unwrap();
     source
         .claim_fanouts(
@@ -162,8 +162,9 @@ async fn work_in_progress_continues_in_the_new_store(source: Fresh, target: Fres
     let issued = town.clock.now();
     let link = {
         let links = &app.identities.default.links;
-        let maker = links.maker().await.unwrap().unwrap();
-        let personal = maker.personal(&user("ada"), None, Some(&Stop::Digest), None, issued);
+        let maker = links.link_maker().await.unwrap().unwrap();
+        let personal =
+            maker.recipient_links(&user("ada"), None, Some(&StopAction::Digest), None, issued);
         personal.unsubscribe.unwrap()
     };
     let before = answers(&town).await;
@@ -171,7 +172,7 @@ async fn work_in_progress_continues_in_the_new_store(source: Fresh, target: Fres
 
     let imported = moved(&source, &target).await;
 
-    assert!(imported.same, "{imported:?}");
+    assert!(imported.is_same, "{imported:?}");
     assert_eq!(target.lines().await, lines);
     assert_eq!(source.lines().await, lines);
     town.store = target.handle();
@@ -179,20 +180,20 @@ async fn work_in_progress_continues_in_the_new_store(source: Fresh, target: Fres
     let token = link.rsplit('/').next().unwrap();
     let opened = town.process().identities.default.links.open(token, town.clock.now()).await;
     let opened = opened.unwrap().unwrap();
-    assert_eq!((opened.user, opened.stop), (user("ada"), Stop::Digest));
+    assert_eq!((opened.user, opened.stop), (user("ada"), StopAction::Digest));
     let again = town.process().notify().accept(vec![comment(&["a5"], "two")]).await;
     assert!(again.unwrap()[0].duplicate, "its key is known");
     // Its lease is over, and it is still worth asking.
     town.digests_at(issued + TimeDelta::minutes(6)).await;
     town.clock.advance(TimeDelta::hours(3));
     let app = town.process();
-    app.fanouts().drain(&Silent).await.unwrap();
+    app.fanouts().drain(&NoProgress).await.unwrap();
     town.clock.advance(TimeDelta::hours(3));
-    app.batches().drain(&Silent).await.unwrap();
+    app.batches().drain(&NoProgress).await.unwrap();
     town.digests_at(monday(1)).await;
     let mut emailed: BTreeMap<(String, &str), usize> = BTreeMap::new();
     for email in town.emails() {
-        let text = email.filled().text;
+        let text = email.fill_links().text;
         for work in WORKS {
             if text.contains(&format!("Work {work}.")) {
                 *emailed.entry((email.to.reveal().to_owned(), work)).or_default() += 1;
@@ -232,7 +233,7 @@ async fn a_store_that_is_not_empty_is_refused_and_nothing_changes(source: Fresh,
     target.put_users(&another).await.unwrap();
     let lines = target.lines().await;
 
-    let refused = import(&target, folder.path(), &Silent).await;
+    let refused = import(&target, folder.path(), &NoProgress).await;
 
     let why = "the store is not empty, it holds users: import into an empty database";
     assert_eq!(refusal(refused.unwrap_err()), why);
@@ -240,13 +241,13 @@ async fn a_store_that_is_not_empty_is_refused_and_nothing_changes(source: Fresh,
     target.clear().await;
     let old: Vec<String> = OLD.map(str::to_owned).to_vec();
     let day = Day::of(saturday());
-    target.restore_day(day, &old, Meeting::Same).await.unwrap();
-    let refused = import(&target, folder.path(), &Silent).await;
-    assert!(refusal(refused.unwrap_err()).contains(&day.collection()));
+    target.restore_day(day, &old, MergePolicy::MustBeEqual).await.unwrap();
+    let refused = import(&target, folder.path(), &NoProgress).await;
+    assert!(refusal(refused.unwrap_err()).contains(&day.collection_name()));
     target.clear().await;
-    assert!(imported(&target, folder.path()).await.same);
+    assert!(imported(&target, folder.path()).await.is_same);
     let again = transfer(&source, folder.path());
-    let refused = again.export(&Silent).await;
+    let refused = again.export(&NoProgress).await;
     let why = refusal(refused.unwrap_err());
     assert!(why.contains("holds a complete export"), "{why}");
 }
@@ -255,17 +256,17 @@ async fn there_and_back_everything_is_the_same(source: Fresh, target: Fresh) {
     let town = Town::of(&source).await;
     town.happens(&["a1"], followers_of("artist:1")).await;
     let old: Vec<String> = OLD.map(str::to_owned).to_vec();
-    let friday = Day::of(saturday()).back(1);
-    source.restore_day(friday, &old, Meeting::Same).await.unwrap();
+    let friday = Day::of(saturday()).days_before(1);
+    source.restore_day(friday, &old, MergePolicy::MustBeEqual).await.unwrap();
     let lines = source.lines().await;
 
-    assert!(moved(&source, &target).await.same);
+    assert!(moved(&source, &target).await.is_same);
     assert_eq!(target.lines().await, lines);
     source.clear().await;
-    assert!(moved(&target, &source).await.same);
+    assert!(moved(&target, &source).await.is_same);
 
     assert_eq!(source.lines().await, lines);
-    assert_eq!(source.whole().mark().await.unwrap(), None);
+    assert_eq!(source.whole().transfer_mark().await.unwrap(), None);
 }
 
 /// Earlier versions named the file of the webhook receipts `sightings`.
@@ -278,7 +279,7 @@ async fn an_export_with_a_former_file_name_is_imported(source: Fresh, target: Fr
     let text = std::fs::read_to_string(&manifest).unwrap();
     std::fs::write(&manifest, text.replace("webhook_receipts", "sightings")).unwrap();
 
-    assert!(imported(&target, folder.path()).await.same);
+    assert!(imported(&target, folder.path()).await.is_same);
 
     let found = target.find_receipts(&["key".to_owned()], saturday()).await;
     assert_eq!(found, [Some("mark".to_owned())]);
@@ -287,7 +288,7 @@ async fn an_export_with_a_former_file_name_is_imported(source: Fresh, target: Fr
 async fn a_damaged_file_is_refused_and_nothing_changes(source: Fresh, target: Fresh) {
     let town = Town::of(&source).await;
     town.happens(&["a1"], followers_of("artist:1")).await;
-    for name in ["users", &Day::of(saturday()).collection()] {
+    for name in ["users", &Day::of(saturday()).collection_name()] {
         let folder = exported(&source).await;
         let whole = std::fs::read(file(&folder, name)).unwrap();
         let other = zstd::encode_all(&b""[..], 3).unwrap();
@@ -296,17 +297,17 @@ async fn a_damaged_file_is_refused_and_nothing_changes(source: Fresh, target: Fr
         for damage in [&whole[..whole.len() - 9], &flipped, &other] {
             std::fs::write(file(&folder, name), damage).unwrap();
 
-            let refused = import(&target, folder.path(), &Silent).await;
+            let refused = import(&target, folder.path(), &NoProgress).await;
 
             match refused.unwrap_err() {
                 Error::Damaged(what) => assert!(what.contains(name), "{what}"),
                 other => panic!("{other:?}"),
             }
             assert_eq!(target.lines().await, [""; 0]);
-            assert_eq!(target.whole().mark().await.unwrap(), None);
+            assert_eq!(target.whole().transfer_mark().await.unwrap(), None);
         }
         std::fs::remove_file(file(&folder, name)).unwrap();
-        let refused = import(&target, folder.path(), &Silent).await;
+        let refused = import(&target, folder.path(), &NoProgress).await;
         assert!(matches!(refused.unwrap_err(), Error::File(..)));
     }
 }
@@ -316,13 +317,13 @@ async fn a_store_that_was_closed_opens_again(source: Fresh, target: Fresh) {
     let folder = tempfile::tempdir().unwrap();
     let closing = transfer(&source, folder.path());
     closing.close().await.unwrap();
-    closing.export(&Silent).await.unwrap();
+    closing.export(&NoProgress).await.unwrap();
 
-    let mark = source.whole().mark().await.unwrap();
-    assert!(matches!(mark, Some(Mark::Closed { .. })), "{mark:?}");
-    assert!(imported(&target, folder.path()).await.same);
-    assert_eq!(target.whole().mark().await.unwrap(), None);
-    let again = import(&source, folder.path(), &Silent).await;
+    let mark = source.whole().transfer_mark().await.unwrap();
+    assert!(matches!(mark, Some(TransferMark::Closed { .. })), "{mark:?}");
+    assert!(imported(&target, folder.path()).await.is_same);
+    assert_eq!(target.whole().transfer_mark().await.unwrap(), None);
+    let again = import(&source, folder.path(), &NoProgress).await;
     let why = refusal(again.unwrap_err());
     assert!(why.contains("the store is closed"), "{why}");
     let refused = reopen(&*source.whole(), false).await;
@@ -341,14 +342,14 @@ async fn unreadable_records_are_named_and_all_others_are_copied() {
             town.happens(&["a1"], followers_of("artist:1")).await;
             let day = Day::of(saturday());
             let database = poison::file(&source);
-            let odd = format!("INSERT INTO {} VALUES (x'0102', 0, '')", day.collection());
+            let odd = format!("INSERT INTO {} VALUES (x'0102', 0, '')", day.collection_name());
             database.execute(&odd, []).unwrap();
             let odd = "UPDATE users SET types = '[' WHERE id = 'cem'";
             database.execute(odd, []).unwrap();
             let folder = tempfile::tempdir().unwrap();
 
             let export = transfer(&source, folder.path());
-            let manifest = export.export(&Silent).await.unwrap();
+            let manifest = export.export(&NoProgress).await.unwrap();
             let unreadable = &manifest.unreadable;
             assert_eq!(unreadable.count, 2, "{unreadable:?}");
             let named = unreadable.first.join("\n");
@@ -356,7 +357,7 @@ async fn unreadable_records_are_named_and_all_others_are_copied() {
             assert_contains!(named, &format!("a stack of {day}"));
             let imported = imported(&target, folder.path()).await;
 
-            assert!(imported.same && imported.rejected.count == 0);
+            assert!(imported.is_same && imported.rejected.count == 0);
             assert_eq!(imported.unreadable, *unreadable);
             assert_eq!(target.exported(day).await.len(), 3);
         })
@@ -380,16 +381,16 @@ async fn rejected_documents_are_named_and_all_others_are_copied() {
             for _ in 0..2 {
                 let imported = imported(&target, folder.path()).await;
 
-                assert!(!imported.same);
+                assert!(!imported.is_same);
                 let rejected = &imported.rejected.first;
                 assert_eq!(rejected.len(), 1, "{rejected:?}");
                 assert_contains!(rejected[0], &day.to_string());
-                let differ = imported.files.iter().filter(|file| !file.same);
+                let differ = imported.files.iter().filter(|file| !file.is_same);
                 let differ: Vec<_> = differ.map(|file| file.name.clone()).collect();
-                assert_eq!(differ, [day.collection()]);
+                assert_eq!(differ, [day.collection_name()]);
                 assert_eq!(target.exported(day).await.len(), 3);
-                let mark = target.whole().mark().await.unwrap();
-                assert!(matches!(mark, Some(Mark::Importing(_))), "{mark:?}");
+                let mark = target.whole().transfer_mark().await.unwrap();
+                assert!(matches!(mark, Some(TransferMark::Importing(_))), "{mark:?}");
             }
         })
         .await;
@@ -416,7 +417,7 @@ async fn an_error_names_the_line_that_the_store_rejects() {
                            BEGIN SELECT RAISE(ABORT, 'not him'); END";
             poison::file(&target).execute_batch(rejects).unwrap();
 
-            let failed = import(&target, folder.path(), &Silent).await;
+            let failed = import(&target, folder.path(), &NoProgress).await;
 
             let error = failed.unwrap_err().to_string();
             assert_eq!(error, format!("importing users, line {line}"));

@@ -10,7 +10,8 @@ use std::collections::HashSet;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{
-    Batch, BatchItem, BatchKey, BatchPolicy, BatchState, End, Keep, MAX_FANOUTS, RemovedEvents,
+    Batch, BatchItem, BatchKey, BatchPolicy, BatchState, EndAction, Keep, MAX_FANOUTS,
+    RemovedEvents,
 };
 use crate::domain::audience::distinct;
 use crate::domain::coordination::Lease;
@@ -27,7 +28,7 @@ const MAX_REMEMBERED_FANOUTS: usize = 10_000;
 /// Batches that are filed within this time are remembered together.
 const MEMORY_INTERVAL: TimeDelta = TimeDelta::minutes(10);
 /// The number of ended batches above which workers that add events first file them.
-pub const MOST_ENDED: usize = 200;
+pub const MAX_ENDED: usize = 200;
 /// The distance between two emails of an accumulator in the queue. It lets the emails of other
 /// accumulators go between them.
 const QUEUE_DISTANCE: TimeDelta = TimeDelta::seconds(1);
@@ -43,7 +44,7 @@ pub struct AccumulatorId {
 
 /// The fan-outs of filed batches.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Memory {
+pub struct FiledFanouts {
     /// When the last of the batches was filed.
     pub at: DateTime<Utc>,
     /// The ids of the fan-outs, ascending and without duplicates, for binary search.
@@ -60,7 +61,7 @@ pub struct Accumulator {
     /// Batches that have ended but are not filed yet, in the order in which they ended.
     pub ended: Vec<Batch>,
     /// The fan-outs of filed batches, oldest first.
-    pub memories: Vec<Memory>,
+    pub filed_fanouts: Vec<FiledFanouts>,
     /// The queue position of the last email.
     pub queue_position: Option<DateTime<Utc>>,
     /// The lease of the worker that files ended batches.
@@ -77,7 +78,7 @@ impl Accumulator {
             id,
             open: None,
             ended: Vec::new(),
-            memories: Vec::new(),
+            filed_fanouts: Vec::new(),
             queue_position: None,
             lease: None,
             revision: None,
@@ -113,9 +114,9 @@ impl Accumulator {
         self.end_open();
         let AccumulatorId { user, key } = self.id.clone();
         let mut batch = Batch::open(ids(), user, key, items, at, policy);
-        let added = batch.contents.count;
+        let added = batch.events.count;
         // A batch that is already closing is emailed at once, so it needs no lead.
-        let has_lead = policy.leading && policy.held_until.is_none();
+        let has_lead = policy.leading && policy.deferred_until.is_none();
         if has_lead && batch.state == BatchState::Open {
             self.ended.push(batch.split_lead(ids(), at));
         }
@@ -127,7 +128,7 @@ impl Accumulator {
     /// remembers.
     pub fn has_joined(&self, fanout: Id) -> bool {
         self.open.iter().chain(&self.ended).any(|batch| batch.has_joined(fanout))
-            || self.memories.iter().any(|memory| memory.joined.binary_search(&fanout).is_ok())
+            || self.filed_fanouts.iter().any(|memory| memory.joined.binary_search(&fanout).is_ok())
     }
 
     /// Moves the open batch to `ended` unless it is still open, and cancels closing batches without
@@ -138,7 +139,7 @@ impl Accumulator {
         }
         for batch in &mut self.ended {
             // No event followed its lead, or all were removed.
-            if batch.state == BatchState::Closing && batch.contents.is_empty() {
+            if batch.state == BatchState::Closing && batch.events.is_empty() {
                 batch.state = BatchState::Canceled;
             }
             if batch.state == BatchState::Canceled && batch.settled.is_none() {
@@ -154,23 +155,23 @@ impl Accumulator {
     }
 
     /// Returns when a worker next has to act; `None` for an empty accumulator.
-    pub fn due(&self) -> Option<DateTime<Utc>> {
+    pub fn next_due(&self) -> Option<DateTime<Utc>> {
         if let Some(first) = self.ended.first() {
             return Some(first.closes_at);
         }
         match &self.open {
             Some(open) => Some(open.closes_at),
-            None => self.memories.last().map(|memory| memory.at + FANOUT_RETENTION),
+            None => self.filed_fanouts.last().map(|memory| memory.at + FANOUT_RETENTION),
         }
     }
 
     /// Returns the open batch if it is due.
-    pub fn closing(&self, now: DateTime<Utc>) -> Option<&Batch> {
+    pub fn due_batch(&self, now: DateTime<Utc>) -> Option<&Batch> {
         self.open.as_ref().filter(|open| now >= open.closes_at)
     }
 
     /// Delays closing of the open batch to the end of the user's quiet hours: see
-    /// [`crate::domain::Quiet`].
+    /// [`crate::domain::QuietHours`].
     pub fn defer(&mut self, until: DateTime<Utc>) {
         if let Some(open) = &mut self.open {
             open.defer(until);
@@ -180,13 +181,13 @@ impl Accumulator {
     /// Closes the batches that are due and forgets expired fan-outs. Returns whether anything
     /// changed.
     pub fn advance(&mut self, now: DateTime<Utc>) -> bool {
-        let before = (self.ended.len(), self.memories.len());
+        let before = (self.ended.len(), self.filed_fanouts.len());
         if let Some(open) = self.open.as_mut().filter(|open| now >= open.closes_at) {
             open.begin_closing(now);
         }
         self.put_away(now);
-        self.memories.retain(|memory| now < memory.at + FANOUT_RETENTION);
-        before != (self.ended.len(), self.memories.len())
+        self.filed_fanouts.retain(|memory| now < memory.at + FANOUT_RETENTION);
+        before != (self.ended.len(), self.filed_fanouts.len())
     }
 
     /// Drops filed batches and remembers their fan-outs. An ended batch with the same id but other
@@ -203,21 +204,21 @@ impl Accumulator {
 
     fn remember(&mut self, mut fanouts: Vec<Id>, now: DateTime<Utc>) {
         // Batches filed shortly before join this memory and expire with it.
-        let is_recent = |last: &mut Memory| {
+        let is_recent = |last: &mut FiledFanouts| {
             now - last.at < MEMORY_INTERVAL && last.joined.len() < MAX_REMEMBERED_FANOUTS
         };
-        if let Some(last) = self.memories.pop_if(is_recent) {
+        if let Some(last) = self.filed_fanouts.pop_if(is_recent) {
             fanouts.extend(last.joined);
         }
-        self.memories.push(Memory { at: now, joined: distinct(fanouts) });
+        self.filed_fanouts.push(FiledFanouts { at: now, joined: distinct(fanouts) });
         let mut room = MAX_REMEMBERED_FANOUTS;
-        let kept_memories = self.memories.iter().rev().take_while(|memory| {
+        let kept_memories = self.filed_fanouts.iter().rev().take_while(|memory| {
             let is_kept = room > 0;
             room = room.saturating_sub(memory.joined.len());
             is_kept
         });
-        let dropped = self.memories.len() - kept_memories.count();
-        self.memories.drain(..dropped);
+        let dropped = self.filed_fanouts.len() - kept_memories.count();
+        self.filed_fanouts.drain(..dropped);
     }
 
     /// Assigns the queue position of the next email.
@@ -229,7 +230,7 @@ impl Accumulator {
 
     /// Returns whether nothing is left, so that the record can be deleted.
     pub fn is_empty(&self) -> bool {
-        self.open.is_none() && self.ended.is_empty() && self.memories.is_empty()
+        self.open.is_none() && self.ended.is_empty() && self.filed_fanouts.is_empty()
     }
 
     /// Removes the events of this type and these objects from the open batch. `up_to` limits them
@@ -251,7 +252,12 @@ impl Accumulator {
     /// # Errors
     ///
     /// Returns the batch's state if it has ended; `None` if it is not in this accumulator.
-    pub fn end(&mut self, id: Id, how: End, at: DateTime<Utc>) -> Result<(), Option<BatchState>> {
+    pub fn end(
+        &mut self,
+        id: Id,
+        how: EndAction,
+        at: DateTime<Utc>,
+    ) -> Result<(), Option<BatchState>> {
         let Some(open) = self.open.as_mut().filter(|open| open.id == id) else {
             return Err(self.ended.iter().find(|batch| batch.id == id).map(|batch| batch.state));
         };
@@ -264,12 +270,12 @@ impl Accumulator {
 impl Batch {
     /// Returns whether the kept events and the total determine the email, given which events may be
     /// included. They do if all kept events may be included and have different objects: events that
-    /// were only counted are then assumed to be like them. If not, call [`Batch::all_of`].
+    /// were only counted are then assumed to be like them. If not, call [`Batch::all_events`].
     pub fn is_complete(&self, may_be_included: impl Fn(&BatchItem) -> bool) -> bool {
-        if self.contents.more() == 0 {
+        if self.events.omitted_count() == 0 {
             return true;
         }
-        let kept = &self.contents.items;
+        let kept = &self.events.items;
         // If an object is kept twice, the events that are only counted may repeat it too.
         let objects: HashSet<_> = kept.iter().map(|item| (&item.t, &item.o)).collect();
         objects.len() == kept.len() && kept.iter().all(may_be_included)
@@ -277,20 +283,20 @@ impl Batch {
 
     /// Returns all events that joined: those on the stacks that were not removed, and the kept
     /// ones. Events that a full day did not store are missing, unless they were kept.
-    pub fn all_of(&self, user_stacks: Option<&UserStacks>) -> Vec<BatchItem> {
-        let own_fanouts: HashSet<Id> = self.own_fanouts().collect();
+    pub fn all_events(&self, user_stacks: Option<&UserStacks>) -> Vec<BatchItem> {
+        let own_fanouts: HashSet<Id> = self.fanouts_without_lead().collect();
         let removed: HashSet<&BatchItem> = self.removed.iter().collect();
         let stacks = user_stacks.into_iter().flat_map(|user_stacks| &user_stacks.stacks);
         let mut items: Vec<BatchItem> = stacks
             .flat_map(|stack| stack.events())
             .filter_map(|(_, event)| {
-                let i = event.i.filter(|i| own_fanouts.contains(i))?;
-                Some(BatchItem { i, t: event.t.clone(), o: event.o.clone() })
+                let i = event.fanout_id.filter(|i| own_fanouts.contains(i))?;
+                Some(BatchItem { i, t: event.kind.clone(), o: event.object.clone() })
             })
             .filter(|item| !removed.contains(item))
             .collect();
         let stored: HashSet<&BatchItem> = items.iter().collect();
-        let kept = self.contents.items.iter();
+        let kept = self.events.items.iter();
         let unstored: Vec<BatchItem> =
             kept.filter(|item| !stored.contains(item)).cloned().collect();
         items.extend(unstored);
@@ -304,7 +310,7 @@ impl Batch {
 /// not close. Under these conditions joining only appends events, so a store can do it in one
 /// update without reading the accumulator. The result is that of [`Accumulator::join`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Addition {
+pub struct BatchAppend {
     /// The events in the order of joining. They include all events of each fan-out.
     pub items: Vec<BatchItem>,
     /// Their fan-outs, ascending. None of them may have joined before.
@@ -316,16 +322,16 @@ pub struct Addition {
     /// Which events the batch keeps after the addition.
     pub keep: Keep,
     /// The most events that the batch may have before the addition.
-    pub count_to: Option<u64>,
+    pub max_count: Option<u64>,
     /// The most fan-outs that may have joined before the addition.
-    pub joined_to: usize,
+    pub max_joined: usize,
     /// The earliest time at which the batch may have been opened.
-    pub opened_from: Option<DateTime<Utc>>,
+    pub min_opened_at: Option<DateTime<Utc>>,
     /// The earliest time at which the batch closes after the addition.
-    pub closes_from: DateTime<Utc>,
+    pub min_closes_at: DateTime<Utc>,
 }
 
-impl Addition {
+impl BatchAppend {
     /// Creates an addition of events with the same policy; `None` if joining always does more than
     /// append.
     pub fn new(items: Vec<BatchItem>, at: DateTime<Utc>, policy: &BatchPolicy) -> Option<Self> {
@@ -335,7 +341,7 @@ impl Addition {
             return None;
         }
         // Quiet hours override the time that the policy gives.
-        if policy.is_immediate() || policy.held_until.is_some() || items.is_empty() {
+        if policy.is_immediate() || policy.deferred_until.is_some() || items.is_empty() {
             return None;
         }
         let closes_from = at.checked_add_signed(policy.cooldown)?;
@@ -352,25 +358,25 @@ impl Addition {
             at,
             policy: policy.fingerprint(),
             keep: policy.keep,
-            count_to,
-            joined_to: MAX_FANOUTS.checked_sub(fanouts.len())?,
-            opened_from,
-            closes_from,
+            max_count: count_to,
+            max_joined: MAX_FANOUTS.checked_sub(fanouts.len())?,
+            min_opened_at: opened_from,
+            min_closes_at: closes_from,
             fanouts,
             items,
         })
     }
 
     /// Returns whether the accumulator meets all conditions.
-    pub fn fits(&self, accumulator: &Accumulator) -> bool {
+    pub fn applies_to(&self, accumulator: &Accumulator) -> bool {
         let Some(open) = &accumulator.open else { return false };
         open.state == BatchState::Open
             && accumulator.ended.is_empty()
             && !open.deferred
             && open.policy == self.policy
-            && self.count_to.is_none_or(|limit| open.contents.count <= limit)
-            && open.joined.len() <= self.joined_to
-            && self.opened_from.is_none_or(|from| open.opened_at >= from)
+            && self.max_count.is_none_or(|limit| open.events.count <= limit)
+            && open.joined.len() <= self.max_joined
+            && self.min_opened_at.is_none_or(|from| open.opened_at >= from)
             && !self.fanouts.iter().any(|fanout| accumulator.has_joined(*fanout))
     }
 }

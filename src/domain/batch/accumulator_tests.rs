@@ -48,9 +48,9 @@ fn each_fan_out_of_an_immediate_route_is_its_own_batch() {
     let added: u64 =
         of_fanouts.map(|items| accumulator.join(items, at(0), &policy(0), &mut ids)).sum();
 
-    let counts: Vec<u64> = accumulator.ended.iter().map(|batch| batch.contents.count).collect();
+    let counts: Vec<u64> = accumulator.ended.iter().map(|batch| batch.events.count).collect();
     assert_eq!((added, counts, accumulator.open.is_none()), (3, vec![2, 1], true));
-    assert_eq!(accumulator.due(), Some(at(0)));
+    assert_eq!(accumulator.next_due(), Some(at(0)));
 }
 
 #[test]
@@ -62,7 +62,10 @@ fn an_event_of_a_filed_batch_does_not_join_the_next_one() {
     assert!(accumulator.forget_filed(&[filed], at(301)));
 
     assert_eq!(accumulator.join(&[item(1, "a")], at(302), &policy(300), &mut ids), 0);
-    assert_eq!((&accumulator.open, accumulator.due()), (&None, Some(at(301) + FANOUT_RETENTION)));
+    assert_eq!(
+        (&accumulator.open, accumulator.next_due()),
+        (&None, Some(at(301) + FANOUT_RETENTION))
+    );
 
     assert!(!accumulator.advance(at(302)) && !accumulator.is_empty());
     assert!(accumulator.advance(at(301) + FANOUT_RETENTION) && accumulator.is_empty());
@@ -98,14 +101,14 @@ fn a_lead_is_sent_at_once_and_an_empty_rest_is_canceled() {
     let (mut accumulator, mut ids) = (accumulator(), ids());
     let leading = BatchPolicy { leading: true, ..policy(300) };
     accumulator.join(&[item(1, "a")], at(0), &leading, &mut ids);
-    assert_eq!(accumulator.due(), Some(at(0)));
+    assert_eq!(accumulator.next_due(), Some(at(0)));
 
     accumulator.join(&[item(2, "b")], at(1), &leading, &mut ids);
 
     let lead = &accumulator.ended[0];
-    assert_eq!((lead.contents.count, &lead.joined[..]), (1, &[id(1)][..]));
+    assert_eq!((lead.events.count, &lead.joined[..]), (1, &[id(1)][..]));
     let open = accumulator.open.clone().unwrap();
-    assert_eq!((open.contents.count, open.joined.len()), (1, 2));
+    assert_eq!((open.events.count, open.joined.len()), (1, 2));
     assert_eq!(accumulator.join(&[item(1, "a")], at(3), &leading, &mut ids), 0);
 
     let objects = [ObjectId::stored("a"), ObjectId::stored("b")];
@@ -129,10 +132,10 @@ fn a_lead_is_emailed_however_its_batch_ends() {
         }
         if by_hand {
             let open = accumulator.open.as_ref().unwrap().id;
-            accumulator.end(open, End::Close, at(2)).unwrap();
+            accumulator.end(open, EndAction::Close, at(2)).unwrap();
         }
         assert!(!accumulator.advance(at(3)), "it has ended");
-        let summary = |batch: &Batch| (batch.state, batch.contents.count);
+        let summary = |batch: &Batch| (batch.state, batch.events.count);
         accumulator.ended.iter().map(summary).collect::<Vec<_>>()
     };
     let (closing, canceled) = (BatchState::Closing, BatchState::Canceled);
@@ -160,8 +163,8 @@ fn a_leading_batch_closes_at_the_same_time_as_any_other() {
     let (all, rest) = (open(false), open(true));
 
     assert_eq!((all.closes_at, rest.closes_at), (at(340), at(340)));
-    assert_eq!((all.contents.count, rest.contents.count), (3, 2));
-    let own: Vec<Id> = rest.own_fanouts().collect();
+    assert_eq!((all.events.count, rest.events.count), (3, 2));
+    let own: Vec<Id> = rest.fanouts_without_lead().collect();
     assert_eq!(own, [id(2), id(3)]);
 }
 
@@ -170,14 +173,14 @@ fn a_canceled_batch_does_not_delay_later_ones() {
     let (mut accumulator, mut ids) = (accumulator(), ids());
     accumulator.join(&[item(1, "a")], at(0), &policy(300), &mut ids);
     let first = accumulator.open.as_ref().unwrap().id;
-    accumulator.end(first, End::Cancel, at(10)).unwrap();
-    assert_eq!(accumulator.due(), Some(at(10)), "it is put away by the next round");
+    accumulator.end(first, EndAction::Cancel, at(10)).unwrap();
+    assert_eq!(accumulator.next_due(), Some(at(10)), "it is put away by the next round");
 
     accumulator.join(&[item(2, "b")], at(20), &policy(300), &mut ids);
     let next = accumulator.open.as_ref().unwrap().id;
-    accumulator.end(next, End::Close, at(30)).unwrap();
+    accumulator.end(next, EndAction::Close, at(30)).unwrap();
 
-    assert_eq!(accumulator.due(), Some(at(10)));
+    assert_eq!(accumulator.next_due(), Some(at(10)));
     assert_eq!(accumulator.ended[0].closes_at, at(10));
 }
 
@@ -201,9 +204,9 @@ fn only_the_open_batch_can_be_closed_or_canceled_manually() {
     accumulator.join(&[item(1, "a")], at(0), &policy(300), &mut ids);
     let batch = accumulator.open.as_ref().unwrap().id;
 
-    assert_eq!(accumulator.end(id(9), End::Cancel, at(1)), Err(None));
-    assert_eq!(accumulator.end(batch, End::Close, at(1)), Ok(()));
-    assert_eq!(accumulator.end(batch, End::Cancel, at(2)), Err(Some(BatchState::Closing)));
+    assert_eq!(accumulator.end(id(9), EndAction::Cancel, at(1)), Err(None));
+    assert_eq!(accumulator.end(batch, EndAction::Close, at(1)), Ok(()));
+    assert_eq!(accumulator.end(batch, EndAction::Cancel, at(2)), Err(Some(BatchState::Closing)));
 }
 
 #[test]
@@ -272,7 +275,7 @@ fn policies() -> impl Strategy<Value = BatchPolicy> {
         close_at: full.and_then(std::num::NonZeroU64::new),
         keep: Keep::Last(keep),
         leading,
-        held_until: None,
+        deferred_until: None,
     })
 }
 
@@ -314,7 +317,7 @@ proptest! {
                 Step::Close | Step::Cancel => {
                     let Some(open) = &accumulator.open else { continue };
                     let batch = open.id;
-                    let how = if matches!(step, Step::Close) { End::Close } else { End::Cancel };
+                    let how = if matches!(step, Step::Close) { EndAction::Close } else { EndAction::Cancel };
                     prop_assert_eq!(accumulator.end(batch, how, at(now)), Ok(()));
                 }
             }
@@ -322,7 +325,7 @@ proptest! {
             prop_assert!(open.clone().all(|open| open.state == BatchState::Open));
             prop_assert!(accumulator.ended.iter().all(|ended| ended.state != BatchState::Open));
             let batches = filed.iter().chain(&accumulator.ended).chain(open);
-            let counted: u64 = batches.map(|batch| batch.contents.count).sum();
+            let counted: u64 = batches.map(|batch| batch.events.count).sum();
             prop_assert_eq!(counted + withdrawn, joined);
         }
     }
@@ -344,7 +347,7 @@ proptest! {
             close_at: full.and_then(std::num::NonZeroU64::new),
             keep: Keep::Last(kept),
             leading: false,
-            held_until: None,
+            deferred_until: None,
         };
         let (mut accumulator, mut next) = (accumulator(), ids());
         for (fanout, second) in before {
@@ -352,11 +355,11 @@ proptest! {
         }
         let items: Vec<BatchItem> =
             fanouts.into_iter().map(|fanout| item(fanout.into(), "a")).collect();
-        let Some(addition) = Addition::new(items.clone(), at(second), &policy) else {
+        let Some(addition) = BatchAppend::new(items.clone(), at(second), &policy) else {
             prop_assert!(policy.is_immediate() || full.is_some());
             return Ok(());
         };
-        if !addition.fits(&accumulator) {
+        if !addition.applies_to(&accumulator) {
             return Ok(());
         }
 
@@ -366,14 +369,14 @@ proptest! {
         }
 
         let open = accumulator.open.as_mut().unwrap();
-        open.contents.count += items.len() as u64;
-        open.contents.items.extend(items);
-        let over = open.contents.items.len().saturating_sub(kept);
-        open.contents.items.drain(..over);
+        open.events.count += items.len() as u64;
+        open.events.items.extend(items);
+        let over = open.events.items.len().saturating_sub(kept);
+        open.events.items.drain(..over);
         open.joined.extend(addition.fanouts);
         open.joined.sort_unstable();
         open.last_event_at = open.last_event_at.max(at(second));
-        open.closes_at = open.closes_at.max(addition.closes_from);
+        open.closes_at = open.closes_at.max(addition.min_closes_at);
         prop_assert_eq!(joined, accumulator);
     }
 }

@@ -25,7 +25,7 @@ fn polled_each_minute(policy: &BatchPolicy, events: &[DateTime<Utc>]) -> Option<
             batch.join(&[comment(n as u32, "a")], *then, policy);
         }
         if batch.is_due(clock(minute, 0)) {
-            return Some((minute, batch.contents.count));
+            return Some((minute, batch.events.count));
         }
     }
     None
@@ -46,7 +46,7 @@ fn a_four_minute_cool_down_polled_each_minute_without_a_longest_wait() {
     assert_eq!(between, Some((9, 2)));
     // The batch never closes if an event arrives every three minutes.
     assert_eq!(polled_each_minute(&policy, &steady), None);
-    assert!(policy.doubts().iter().any(|(option, ..)| *option == "cooldown"));
+    assert!(policy.likely_mistakes().iter().any(|(option, ..)| *option == "cooldown"));
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn a_four_minute_cool_down_polled_each_minute_with_a_longest_wait() {
     assert_eq!(alone, Some((4, 1)));
     // The batch opens at 0:30, is due at 15:30, and closes at 16. The event at 15:30 is the sixth.
     assert_eq!(polled_each_minute(&policy, &steady), Some((16, 6)));
-    assert!(policy.doubts().is_empty());
+    assert!(policy.likely_mistakes().is_empty());
 }
 
 #[test]
@@ -96,8 +96,8 @@ fn a_removed_item_delays_the_early_close_of_a_fixed_window_at_three() {
     batch.join(&[comment(4, "d")], clock(3, 0), &policy);
 
     assert_eq!((batch.state, batch.closes_at), (BatchState::Closing, clock(3, 0)));
-    assert_eq!((batch.contents.count, objects(&batch.contents)), (3, vec!["c", "d"]));
-    assert_eq!(batch.contents.more(), 1);
+    assert_eq!((batch.events.count, objects(&batch.events)), (3, vec!["c", "d"]));
+    assert_eq!(batch.events.omitted_count(), 1);
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn an_item_removed_from_a_full_batch_is_not_emailed() {
 
     batch.remove_events(&EventType::stored("Comment"), &[ObjectId::stored("a")], None);
 
-    assert_eq!((batch.state, objects(&batch.contents)), (BatchState::Closing, vec!["b"]));
+    assert_eq!((batch.state, objects(&batch.events)), (BatchState::Closing, vec!["b"]));
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn immediate_and_never_with_mute_and_unmute() {
             hour: 9,
             tz: chrono_tz::Tz::UTC,
         };
-        mara = chosen.replacing(Some(&mara.clone()), &schedule, &policies, when);
+        mara = chosen.as_replacement_of(Some(&mara.clone()), &schedule, &policies, when);
         mara.clone()
     };
 

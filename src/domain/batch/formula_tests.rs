@@ -60,7 +60,7 @@ proptest! {
         let (batch, closes) = gather(&policy(window, 0, None), &seconds);
 
         let (end, count) = first_second(&seconds, |open, _| open >= window);
-        prop_assert_eq!((closes, batch.contents.count), (end, count));
+        prop_assert_eq!((closes, batch.events.count), (end, count));
     }
 
     #[test]
@@ -71,7 +71,7 @@ proptest! {
 
         let (end, count) =
             first_second(&seconds, |open, quiet| quiet >= cooldown || open >= longest);
-        prop_assert_eq!((closes, batch.contents.count), (end, count));
+        prop_assert_eq!((closes, batch.events.count), (end, count));
     }
 
     #[test]
@@ -83,7 +83,7 @@ proptest! {
         let (end, count) = first_second(&seconds, |open, quiet| {
             (open >= window && quiet >= extension) || open >= cap
         });
-        prop_assert_eq!((closes, batch.contents.count), (end, count));
+        prop_assert_eq!((closes, batch.events.count), (end, count));
     }
 
     #[test]
@@ -103,7 +103,7 @@ proptest! {
             Some(second) => (*second, full),
             None => (window, 1 + seconds[1..].iter().filter(before).count() as u64),
         };
-        prop_assert_eq!((closes, batch.contents.count), (end, count));
+        prop_assert_eq!((closes, batch.events.count), (end, count));
         prop_assert_eq!(batch.state == BatchState::Closing, filled.is_some());
     }
 
@@ -115,7 +115,7 @@ proptest! {
 
         let (batch, closes) = gather(&immediate, &seconds);
 
-        prop_assert_eq!((closes, batch.contents.count), (0, 1));
+        prop_assert_eq!((closes, batch.events.count), (0, 1));
         prop_assert!(batch.state == BatchState::Closing);
     }
 }

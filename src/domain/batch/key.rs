@@ -10,7 +10,7 @@ use compact_str::CompactString;
 use serde::de::Error as _;
 use serde_json::Value;
 
-use crate::domain::name::{BrandName, EventType, Invalid};
+use crate::domain::name::{BrandName, EventType, InvalidValue};
 
 /// The longest key in bytes.
 pub const MAX_KEY_BYTES: usize = 256;
@@ -33,7 +33,7 @@ pub struct ChosenKey(CompactString);
 
 impl ChosenKey {
     /// Checks that the key is 1 to [`MAX_KEY_BYTES`] bytes without control characters.
-    pub fn new(text: impl AsRef<str>) -> Result<Self, Invalid> {
+    pub fn new(text: impl AsRef<str>) -> Result<Self, InvalidValue> {
         let text = text.as_ref();
         let why = if text.is_empty() {
             "is empty; leave it out for the type's own batch".to_owned()
@@ -44,7 +44,7 @@ impl ChosenKey {
         } else {
             return Ok(Self(CompactString::new(text)));
         };
-        Err(Invalid::new("batch key", text.escape_debug(), why))
+        Err(InvalidValue::new("batch key", text.escape_debug(), why))
     }
 
     /// Returns the key without the prefix `key:` of its stored form.
@@ -54,9 +54,9 @@ impl ChosenKey {
 }
 
 impl FromStr for ChosenKey {
-    type Err = Invalid;
+    type Err = InvalidValue;
 
-    fn from_str(text: &str) -> Result<Self, Invalid> {
+    fn from_str(text: &str) -> Result<Self, InvalidValue> {
         Self::new(text)
     }
 }
@@ -89,7 +89,7 @@ const BRAND: &str = "brand:";
 
 impl BatchKey {
     /// Returns the key of an event: the request's, else the configured one, else that of its type.
-    pub fn of(
+    pub fn for_event(
         kind: &EventType,
         requested: Option<&ChosenKey>,
         configured: Option<&ChosenKey>,
@@ -101,7 +101,7 @@ impl BatchKey {
     }
 
     /// Returns the key for events of this brand; unchanged without a brand.
-    pub fn of_brand(self, brand: Option<&BrandName>) -> Self {
+    pub fn with_brand(self, brand: Option<&BrandName>) -> Self {
         match brand {
             Some(brand) => Self::Branded(brand.clone(), Box::new(self)),
             None => self,
@@ -145,14 +145,14 @@ impl fmt::Debug for BatchKey {
 }
 
 impl FromStr for BatchKey {
-    type Err = Invalid;
+    type Err = InvalidValue;
 
     /// Parses the form that [`fmt::Display`] writes.
-    fn from_str(text: &str) -> Result<Self, Invalid> {
+    fn from_str(text: &str) -> Result<Self, InvalidValue> {
         if let Some((brand, key)) = text.strip_prefix(BRAND).and_then(|rest| rest.split_once(':')) {
             return match key.parse()? {
-                Self::Branded(..) => Err(Invalid::new("batch key", text, "names two brands")),
-                key => Ok(key.of_brand(Some(&brand.parse()?))),
+                Self::Branded(..) => Err(InvalidValue::new("batch key", text, "names two brands")),
+                key => Ok(key.with_brand(Some(&brand.parse()?))),
             };
         }
         if let Some(kind) = text.strip_prefix(TYPE) {
@@ -160,7 +160,7 @@ impl FromStr for BatchKey {
         }
         match text.strip_prefix(CHOSEN) {
             Some(key) => Ok(Self::Chosen(key.parse()?)),
-            None => Err(Invalid::new(
+            None => Err(InvalidValue::new(
                 "batch key",
                 text,
                 "does not begin with type: or key:, nor with brand:NAME: before that",
@@ -245,10 +245,10 @@ mod tests {
         let kind = || BatchKey::Type(EventType::new("a:b").unwrap());
         let keys = [
             kind(),
-            kind().of_brand(Some(&brand("acme"))),
-            kind().of_brand(Some(&brand("umbra"))),
+            kind().with_brand(Some(&brand("acme"))),
+            kind().with_brand(Some(&brand("umbra"))),
             chosen("brand:acme:type:a:b"),
-            chosen(":").of_brand(Some(&brand("acme"))),
+            chosen(":").with_brand(Some(&brand("acme"))),
         ];
 
         let written: BTreeSet<String> = keys.iter().map(BatchKey::to_string).collect();
@@ -257,7 +257,7 @@ mod tests {
         for key in keys {
             assert_eq!(key.to_string().parse(), Ok(key));
         }
-        assert_eq!(kind().of_brand(Some(&brand("acme"))).kind(), kind().kind());
+        assert_eq!(kind().with_brand(Some(&brand("acme"))).kind(), kind().kind());
         for odd in ["brand:", "brand:acme", "brand:Acme:type:a", "brand:a:brand:b:key:c"] {
             assert!(odd.parse::<BatchKey>().is_err(), "{odd}");
         }
@@ -268,8 +268,8 @@ mod tests {
         let kind = EventType::new("Comment").unwrap();
         let (acme, all) = (ChosenKey::new("acme").unwrap(), ChosenKey::new("all").unwrap());
 
-        assert_eq!(BatchKey::of(&kind, Some(&acme), Some(&all)), chosen("acme"));
-        assert_eq!(BatchKey::of(&kind, None, Some(&all)), chosen("all"));
-        assert_eq!(BatchKey::of(&kind, None, None), BatchKey::Type(kind));
+        assert_eq!(BatchKey::for_event(&kind, Some(&acme), Some(&all)), chosen("acme"));
+        assert_eq!(BatchKey::for_event(&kind, None, Some(&all)), chosen("all"));
+        assert_eq!(BatchKey::for_event(&kind, None, None), BatchKey::Type(kind));
     }
 }

@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use crate::domain::name::Invalid;
+use crate::domain::name::InvalidValue;
 
 /// The rules by which batches of a type close.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub struct BatchPolicy {
     /// Whether the events that open a batch are emailed at once, and only later ones are collected.
     pub leading: bool,
     /// The end of the user's quiet hours, before which no batch closes ([`super::Batch`]).
-    pub held_until: Option<DateTime<Utc>>,
+    pub deferred_until: Option<DateTime<Utc>>,
 }
 
 impl BatchPolicy {
@@ -41,7 +41,7 @@ impl BatchPolicy {
         close_at: None,
         keep: Keep::Last(10),
         leading: false,
-        held_until: None,
+        deferred_until: None,
     };
 
     /// Returns when a batch with these times closes, unless it fills up earlier.
@@ -85,7 +85,7 @@ impl BatchPolicy {
 
     /// Returns the settings that are probably mistakes. Each has its name within the section or
     /// type, such as `cooldown`, then the reason and a suggestion. The reason follows the name.
-    pub fn doubts(&self) -> Vec<(&'static str, &'static str, &'static str)> {
+    pub fn likely_mistakes(&self) -> Vec<(&'static str, &'static str, &'static str)> {
         let exceeds_max_wait =
             |time: TimeDelta| self.max_wait.is_some_and(|max_wait| max_wait < time);
         let closes_at_one = self.close_at == NonZeroU64::new(1);
@@ -132,26 +132,27 @@ fn after(at: DateTime<Utc>, time: TimeDelta) -> DateTime<Utc> {
 /// Which events a batch keeps for display. The total counts the others too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keep {
-    /// The first events, 1 to [`Keep::MOST`]; later ones are only counted.
+    /// The first events, 1 to [`Keep::MAX`]; later ones are only counted.
     First(usize),
-    /// The last events, 1 to [`Keep::MOST`]; each new one replaces the oldest.
+    /// The last events, 1 to [`Keep::MAX`]; each new one replaces the oldest.
     Last(usize),
 }
 
 impl Keep {
     /// The most events that a batch can keep.
-    pub const MOST: usize = 100;
+    pub const MAX: usize = 100;
 }
 
 impl FromStr for Keep {
-    type Err = Invalid;
+    type Err = InvalidValue;
 
     /// Parses `first 10` or `last 10`, with a number from 1 to 100.
-    fn from_str(text: &str) -> Result<Self, Invalid> {
-        let refuse = || Invalid::new("keep", text, "is not first or last and a number, 1 to 100");
+    fn from_str(text: &str) -> Result<Self, InvalidValue> {
+        let refuse =
+            || InvalidValue::new("keep", text, "is not first or last and a number, 1 to 100");
         let (end, number) = text.split_once(' ').ok_or_else(refuse)?;
         let count: usize = number.parse().map_err(|_| refuse())?;
-        if !(1..=Self::MOST).contains(&count) {
+        if !(1..=Self::MAX).contains(&count) {
             return Err(refuse());
         }
         match end {

@@ -66,7 +66,7 @@ fn joining_a_fan_out_again_changes_nothing_in_any_state() {
 fn an_event_that_arrives_while_a_batch_closes_joins_the_next_one() {
     let policy = five_minutes();
     let mut batch = opened(&[comment(1, "a")], at(0), &policy);
-    batch.end(End::Close, at(60)).unwrap();
+    batch.end(EndAction::Close, at(60)).unwrap();
     let before = batch.clone();
 
     let refused = batch.join(&[comment(2, "b")], at(61), &policy);
@@ -83,8 +83,8 @@ fn the_first_or_last_items_are_kept_with_an_exact_total() {
         for n in 1..100 {
             batch.join(&[comment(n, &n.to_string())], at(1), &policy);
         }
-        assert_eq!(objects(&batch.contents), kept);
-        assert_eq!((batch.contents.count, batch.contents.more()), (100, 98));
+        assert_eq!(objects(&batch.events), kept);
+        assert_eq!((batch.events.count, batch.events.omitted_count()), (100, 98));
     }
 }
 
@@ -101,7 +101,7 @@ fn withdrawn_items_reduce_the_total_and_omitted_events_stay_counted() {
     let out = batch.remove_events(&EventType::stored("Comment"), &b, None);
 
     assert_eq!((other.removed, out.removed, out.omitted), (0, 1, 2));
-    assert_eq!((batch.contents.count, objects(&batch.contents)), (4, vec!["a", "c"]));
+    assert_eq!((batch.events.count, objects(&batch.events)), (4, vec!["a", "c"]));
 }
 
 #[test]
@@ -119,16 +119,16 @@ fn an_operator_can_close_or_cancel_only_an_open_batch() {
     let mut batch = opened(&[comment(1, "a")], at(0), &five_minutes());
     assert!(!batch.is_due(at(10)));
 
-    batch.end(End::Close, at(10)).unwrap();
+    batch.end(EndAction::Close, at(10)).unwrap();
 
     assert!(batch.is_due(at(10)) && batch.closes_at == at(10));
     // It is due even if the clock has gone back since.
     assert!(batch.is_due(at(-10)));
-    assert_eq!(batch.end(End::Close, at(11)), Err(BatchState::Closing));
-    assert_eq!(batch.end(End::Cancel, at(11)), Err(BatchState::Closing));
+    assert_eq!(batch.end(EndAction::Close, at(11)), Err(BatchState::Closing));
+    assert_eq!(batch.end(EndAction::Cancel, at(11)), Err(BatchState::Closing));
     let mut unwanted = opened(&[comment(1, "a")], at(0), &five_minutes());
-    unwanted.end(End::Cancel, at(11)).unwrap();
-    assert_eq!(unwanted.end(End::Cancel, at(11)), Err(BatchState::Canceled));
+    unwanted.end(EndAction::Cancel, at(11)).unwrap();
+    assert_eq!(unwanted.end(EndAction::Cancel, at(11)), Err(BatchState::Canceled));
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn a_fan_out_beyond_the_capacity_closes_the_batch_and_opens_the_next() {
     let last = batch.join(&[comment(MAX_FANOUTS as u32, "a")], at(2), &policy);
 
     assert_eq!((last, batch.state), (None, BatchState::Closing));
-    assert_eq!((batch.contents.count, batch.joined.len()), (MAX_FANOUTS as u64, MAX_FANOUTS));
+    assert_eq!((batch.events.count, batch.joined.len()), (MAX_FANOUTS as u64, MAX_FANOUTS));
     assert_eq!(batch.join(&[comment(7, "a")], at(3), &policy), Some(0));
 }
 
@@ -179,7 +179,7 @@ pub(super) fn policies() -> impl Strategy<Value = BatchPolicy> {
             close_at: std::num::NonZeroU64::new(close_at),
             keep,
             leading: false,
-            held_until: None,
+            deferred_until: None,
         },
     )
 }
@@ -223,8 +223,8 @@ proptest! {
                     prop_assert_eq!(batch.closes_at, before.closes_at);
                 }
             }
-            prop_assert_eq!(batch.contents.count, joined.len() as u64 - withdrawn);
-            prop_assert!(batch.contents.items.len() as u64 <= batch.contents.count);
+            prop_assert_eq!(batch.events.count, joined.len() as u64 - withdrawn);
+            prop_assert!(batch.events.items.len() as u64 <= batch.events.count);
             prop_assert_eq!(batch.opened_at, at(0));
             if let Some(longest) = policy.max_wait {
                 prop_assert!(batch.closes_at <= at(0) + longest);

@@ -17,8 +17,8 @@ use sha2::{Digest, Sha256};
 use crate::domain::{DeliveryId, ReportKind};
 use crate::email::api_calls::{KeyHeader, PreparedEmail, group_by_content, post};
 use crate::email::hooks::{
-    EmailReport, HookRejection, Once, Posted, VerifiedReports, classify_failure, join_details,
-    parse, text_in, wrong_signature,
+    EmailReport, HookRejection, HookRequest, SingleUseToken, VerifiedReports, classify_failure,
+    join_details, parse, text_in, wrong_signature,
 };
 use crate::email::http::{
     Account, ApiClient, MAX_WAIT, ProviderResponse, RequestBody, accepted_outcome,
@@ -26,7 +26,8 @@ use crate::email::http::{
 };
 use crate::email::placeholders::{in_html, in_text};
 use crate::email::{
-    Certainty, Checked, Mailer, Message, Outcome, Permit, Personal, Place, QueryAnswer, Silence,
+    CheckResult, LinkPlaceholder, Mailer, Message, Outcome, QueryAnswer, QueryFailure,
+    RecipientLinks, Resolution, SendPermit,
 };
 
 /// The option that names the sending domain at Mailgun.
@@ -91,14 +92,14 @@ impl Mailgun {
     }
 
     /// Returns whether Mailgun accepted the call with this `Message-Id`.
-    async fn has_accepted(&self, message_id: &str) -> Result<bool, Silence> {
+    async fn has_accepted(&self, message_id: &str) -> Result<bool, QueryFailure> {
         let (domain, encoded_id) = (&self.domain, message_id.replace('@', "%40"));
         let path = format!("/v3/{domain}/events?event=accepted&limit=1&message-id={encoded_id}");
         let answer = self.api.get(&path).await?;
         if answer.status != 200 {
-            return Err(Silence {
+            return Err(QueryFailure {
                 reason: format!("Mailgun: {}", describe(&answer)),
-                after: answer.wait(),
+                min_wait: answer.wait(),
             });
         }
         let page = answer.json();
@@ -119,17 +120,17 @@ impl Mailgun {
 const UNSUBSCRIBE: &str = "%recipient.unsubscribe%";
 
 /// Returns the variable that Mailgun replaces with a recipient's link.
-fn variable(placeholder: Place) -> &'static str {
+fn variable(placeholder: LinkPlaceholder) -> &'static str {
     match placeholder {
-        Place::Unsubscribe => UNSUBSCRIBE,
-        Place::Preferences => "%recipient.preferences%",
-        Place::Mute => "%recipient.mute%",
+        LinkPlaceholder::Unsubscribe => UNSUBSCRIBE,
+        LinkPlaceholder::Preferences => "%recipient.preferences%",
+        LinkPlaceholder::Mute => "%recipient.mute%",
     }
 }
 
 fn variables_of(email: &PreparedEmail<'_>) -> Value {
     let mut variables = json!({ "delivery": email.tag });
-    for (placeholder, link) in email.message.personal.iter().flat_map(Personal::links) {
+    for (placeholder, link) in email.message.links.iter().flat_map(RecipientLinks::links) {
         variables[placeholder.as_str()] = link.into();
     }
     variables
@@ -154,45 +155,50 @@ fn form(reference: &str, fields: &[(String, String)]) -> RequestBody {
 
 #[async_trait]
 impl Mailer for Mailgun {
-    fn calls(&self, messages: &[Message]) -> Vec<Vec<usize>> {
+    fn split_into_calls(&self, messages: &[Message]) -> Vec<Vec<usize>> {
         group_by_content(messages, self.api.account.per_call(MAX_RECIPIENTS))
     }
 
-    async fn send(&self, reference: &str, messages: &[Message], permit: &Permit) -> Vec<Outcome> {
+    async fn send(
+        &self,
+        reference: &str,
+        messages: &[Message],
+        permit: &SendPermit,
+    ) -> Vec<Outcome> {
         let path = format!("/v3/{}/messages", self.domain);
         let body = |emails: &[PreparedEmail<'_>]| form(reference, &self.fields(reference, emails));
         post(messages, permit, (&self.api, &path), body, judge).await
     }
 
-    fn certainty(&self) -> Certainty {
-        Certainty::Ask
+    fn resolution(&self) -> Resolution {
+        Resolution::Query
     }
 
-    async fn ask(&self, reference: &str, deliveries: &[DeliveryId]) -> Vec<QueryAnswer> {
+    async fn query_outcomes(&self, reference: &str, deliveries: &[DeliveryId]) -> Vec<QueryAnswer> {
         let message_id = self.message_id(reference);
         // Mailgun accepts a call as a whole, so one event is enough.
         let answer = match self.has_accepted(&message_id).await {
             Ok(true) => QueryAnswer::Accepted(message_id),
             Ok(false) => QueryAnswer::NotAccepted,
-            Err(silence) => QueryAnswer::Silent(silence),
+            Err(silence) => QueryAnswer::Failed(silence),
         };
         vec![answer; deliveries.len()]
     }
 
-    async fn check(&self) -> Checked {
+    async fn check(&self) -> CheckResult {
         let domain = &self.domain;
         let answer = self.api.get(&format!("/v4/domains/{domain}")).await;
         let (status, body) = status_and_body(&answer);
         match (status, body["domain"]["state"].as_str()) {
-            (200, Some("active")) => Checked::Ready(
+            (200, Some("active")) => CheckResult::Ready(
                 format!("Mailgun knows the key, and {domain} is active"),
                 dkim_names(&body),
             ),
-            (200, Some(state)) => Checked::wrong(
+            (200, Some(state)) => CheckResult::wrong(
                 format!("Mailgun knows the key, but {domain} is {}", ledger_line(state)),
                 "finish its DNS records at Mailgun",
             ),
-            (404, _) => Checked::wrong(
+            (404, _) => CheckResult::wrong(
                 format!("Mailgun does not know {domain}"),
                 "set mail.domain to a domain of the account, and mail.region to where it is",
             ),
@@ -207,7 +213,7 @@ impl Mailer for Mailgun {
         "mailgun"
     }
 
-    fn account(&self) -> String {
+    fn account_id(&self) -> String {
         format!("{} {}", self.api.account(self.name()), self.domain)
     }
 }
@@ -278,10 +284,10 @@ impl Signature {
 /// Verifies and reads a report: HMAC-SHA256 over timestamp and token, inside the body.
 ///
 /// The signature is verified before anything else is built from the body. It does **not** cover the
-/// event, so a token is bound to the first event that it arrives with ([`Once`]).
+/// event, so a token is bound to the first event that it arrives with ([`SingleUseToken`]).
 /// Mailgun does not document whether it signs each attempt anew, so a timestamp may be as old as
 /// the first attempt.
-pub(super) fn read_reports(posted: &Posted<'_>) -> Result<VerifiedReports, HookRejection> {
+pub(super) fn read_reports(posted: &HookRequest<'_>) -> Result<VerifiedReports, HookRejection> {
     let SignedBody { signature } = serde_json::from_slice(posted.body)
         .map_err(|_| HookRejection::unverified("the body is not JSON with a signature"))?;
     if !signature.is_valid(posted.key) {
@@ -307,13 +313,13 @@ pub(super) fn read_reports(posted: &Posted<'_>) -> Result<VerifiedReports, HookR
         &event["user-variables"]["delivery"],
     ];
     let digest = Sha256::digest(serde_json::to_vec(&values).map_err(HookRejection::unreadable)?);
-    let once = Once {
+    let once = SingleUseToken {
         token: signature.token,
-        with: hex::encode(digest),
-        until: signed_at + MAX_REPORT_AGE,
+        body_digest: hex::encode(digest),
+        expires_at: signed_at + MAX_REPORT_AGE,
     };
     Ok(VerifiedReports {
-        once: Some(once),
+        single_use_token: Some(once),
         ..VerifiedReports::from_report(report(event, posted.now)?)
     })
 }

@@ -15,7 +15,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::Mailer;
-use super::hooks::{Locate, Read};
+use super::hooks::{LocateCertificate, ReadReports};
 use super::http::Account;
 use crate::domain::text_checks::plain_word;
 
@@ -26,12 +26,12 @@ pub static PROVIDERS: &[Provider] = &[
         title: "Mailgun",
         options: &[MailOption {
             path: mailgun::DOMAIN,
-            wanted: "a domain such as mg.example.org",
+            expected: "a domain such as mg.example.org",
             parse: |text| {
                 let domain = plain_word(text, "-.", 1..=253)?.to_ascii_lowercase();
                 Some(domain).filter(|domain| !domain.starts_with('.'))
             },
-            unset: Unset::Lacks(
+            if_empty: IfEmpty::Required(
                 "is needed with Mailgun: the domain that sends the emails, as Mailgun names it",
             ),
         }],
@@ -40,12 +40,12 @@ pub static PROVIDERS: &[Provider] = &[
             ("eu", "https://api.eu.mailgun.net"),
         ]),
         calls_per_second: 60,
-        mailer: |account| Ok(Arc::new(mailgun::Mailgun::new(account)?)),
+        new_mailer: |account| Ok(Arc::new(mailgun::Mailgun::new(account)?)),
         // Mailgun's envelope sender is in this domain.
-        bounces: Some(mailgun::DOMAIN),
+        bounce_domain_option: Some(mailgun::DOMAIN),
         hook_key: HookKey::Key("hooks.mailgun_key", |text| Ok(text.into())),
-        hook: mailgun::read_reports,
-        sns: None,
+        read_reports: mailgun::read_reports,
+        locate_certificate: None,
     },
     Provider {
         name: "sendgrid",
@@ -56,28 +56,28 @@ pub static PROVIDERS: &[Provider] = &[
             ("eu", "https://api.eu.sendgrid.com"),
         ]),
         calls_per_second: 100,
-        mailer: |account| Ok(Arc::new(sendgrid::SendGrid::new(account)?)),
-        bounces: None,
+        new_mailer: |account| Ok(Arc::new(sendgrid::SendGrid::new(account)?)),
+        bounce_domain_option: None,
         hook_key: HookKey::Key("hooks.sendgrid_public_key", sendgrid::parse_key),
-        hook: sendgrid::read_reports,
-        sns: None,
+        read_reports: sendgrid::read_reports,
+        locate_certificate: None,
     },
     Provider {
         name: "postmark",
         title: "Postmark",
         options: &[MailOption {
             path: postmark::STREAM,
-            wanted: "up to 64 letters, digits, - and _",
+            expected: "up to 64 letters, digits, - and _",
             parse: |text| plain_word(text, "-_", 1..=64),
-            unset: Unset::Means("broadcast"),
+            if_empty: IfEmpty::Default("broadcast"),
         }],
         regions: Regions::One("https://api.postmarkapp.com"),
         calls_per_second: 10,
-        mailer: |account| Ok(Arc::new(postmark::Postmark::new(account)?)),
-        bounces: None,
+        new_mailer: |account| Ok(Arc::new(postmark::Postmark::new(account)?)),
+        bounce_domain_option: None,
         hook_key: HookKey::Login("hooks.postmark_user", "hooks.postmark_password"),
-        hook: postmark::read_reports,
-        sns: None,
+        read_reports: postmark::read_reports,
+        locate_certificate: None,
     },
     Provider {
         name: "resend",
@@ -85,11 +85,11 @@ pub static PROVIDERS: &[Provider] = &[
         options: &[],
         regions: Regions::One("https://api.resend.com"),
         calls_per_second: 2,
-        mailer: |account| Ok(Arc::new(resend::Resend::new(account)?)),
-        bounces: None,
+        new_mailer: |account| Ok(Arc::new(resend::Resend::new(account)?)),
+        bounce_domain_option: None,
         hook_key: HookKey::Key("hooks.resend_secret", resend::parse_key),
-        hook: resend::read_reports,
-        sns: None,
+        read_reports: resend::read_reports,
+        locate_certificate: None,
     },
     Provider {
         name: "ses",
@@ -97,26 +97,26 @@ pub static PROVIDERS: &[Provider] = &[
         options: &[
             MailOption {
                 path: ses::KEY_ID,
-                wanted: "the id of an access key: 16 or more letters and digits, such as AKIA…",
+                expected: "the id of an access key: 16 or more letters and digits, such as AKIA…",
                 parse: |text| plain_word(text, "", 16..=128),
-                unset: Unset::Lacks(
+                if_empty: IfEmpty::Required(
                     "is needed with Amazon SES: the id of the access key whose secret is mail.key",
                 ),
             },
             MailOption {
                 path: ses::CONFIGURATION_SET,
-                wanted: "up to 64 letters, digits, - and _",
+                expected: "up to 64 letters, digits, - and _",
                 parse: |text| plain_word(text, "-_", 1..=64),
-                unset: Unset::Means(""),
+                if_empty: IfEmpty::Default(""),
             },
         ],
         regions: Regions::Named("a region of AWS such as eu-west-1", ses::base_url),
         calls_per_second: 14,
-        mailer: |account| Ok(Arc::new(ses::Ses::new(account)?)),
-        bounces: None,
+        new_mailer: |account| Ok(Arc::new(ses::Ses::new(account)?)),
+        bounce_domain_option: None,
         hook_key: HookKey::Key("hooks.ses_topic", ses_hook::parse_topic),
-        hook: ses_hook::read_reports,
-        sns: Some(ses_hook::certificate_url),
+        read_reports: ses_hook::read_reports,
+        locate_certificate: Some(ses_hook::certificate_url),
     },
 ];
 
@@ -136,19 +136,19 @@ pub struct Provider {
     pub calls_per_second: u32,
     /// Creates the mailer of an account. Fails if the key cannot be a header value, the sender's
     /// address is invalid, or this machine has no root certificates.
-    pub mailer: fn(Account) -> Result<Arc<dyn Mailer>, String>,
+    pub new_mailer: fn(Account) -> Result<Arc<dyn Mailer>, String>,
     /// The option that names the domain that receives bounces; `None` if the domain is the
     /// provider's.
-    pub bounces: Option<&'static str>,
+    pub bounce_domain_option: Option<&'static str>,
     /// The key that verifies its reports.
     pub hook_key: HookKey,
     /// Verifies and reads a request to its hook.
-    pub hook: Read,
+    pub read_reports: ReadReports,
     /// If its reports come through Amazon SNS, a function that returns the URL of the certificate
     /// that verifies a request. SNS posts JSON with the content type `text/plain`, and does not
     /// retry a request that is answered by 4xx, except 429. See
     /// <https://docs.aws.amazon.com/sns/latest/dg/sns-message-delivery-retries.html>.
-    pub sns: Option<Locate>,
+    pub locate_certificate: Option<LocateCertificate>,
 }
 
 /// An option of `[mail]` that only one provider has. Its value is displayed, so it is not a secret.
@@ -156,19 +156,19 @@ pub struct MailOption {
     /// Section and name, such as `mail.domain`.
     pub path: &'static str,
     /// A description of valid values, for error messages.
-    pub wanted: &'static str,
+    pub expected: &'static str,
     /// Returns the value in its normal form, or `None` if it is invalid.
     pub parse: fn(&str) -> Option<String>,
     /// The meaning of an empty option.
-    pub unset: Unset,
+    pub if_empty: IfEmpty,
 }
 
 /// The meaning of an empty option.
-pub enum Unset {
+pub enum IfEmpty {
     /// The option has this default value.
-    Means(&'static str),
+    Default(&'static str),
     /// The option is required. This is the error message.
-    Lacks(&'static str),
+    Required(&'static str),
 }
 
 /// The base URLs of a provider's API, by `mail.region`.
@@ -196,12 +196,12 @@ pub type ParseKey = fn(&str) -> Result<Vec<u8>, &'static str>;
 
 impl Provider {
     /// Returns the provider with this name.
-    pub fn named(name: &str) -> Option<&'static Self> {
+    pub fn find(name: &str) -> Option<&'static Self> {
         PROVIDERS.iter().find(|provider| provider.name == name)
     }
 
     /// Returns all names as a list for readers. `and` precedes the last.
-    pub fn names(and: &str) -> String {
+    pub fn list_names(and: &str) -> String {
         let names: Vec<&str> = PROVIDERS.iter().map(|provider| provider.name).collect();
         list(&names, and)
     }
@@ -260,10 +260,10 @@ mod tests {
     #[test]
     fn provider_names_are_unique_and_lists_are_readable() {
         for provider in PROVIDERS {
-            let named = Provider::named(provider.name).map(|found| found.title);
+            let named = Provider::find(provider.name).map(|found| found.title);
             assert_eq!(named, Some(provider.title));
         }
-        assert!(Provider::named("Mailgun").is_none());
+        assert!(Provider::find("Mailgun").is_none());
         assert_eq!(["us", "eu", "ap"].map(|one| list(&[one], "or")).concat(), "useuap");
         assert_eq!(list(&["us", "eu", "ap"], "or"), "us, eu or ap");
     }

@@ -14,15 +14,17 @@ use serde_json::{Value, json};
 use crate::domain::{DeliveryId, ReportKind};
 use crate::email::api_calls::{KeyHeader, PreparedEmail, post, set_text, split_by_size};
 use crate::email::hooks::{
-    EmailReport, HookRejection, Posted, VerifiedReports, classify_failure, join_details, parse,
-    status_in, time_in,
+    EmailReport, HookRejection, HookRequest, VerifiedReports, classify_failure, join_details,
+    parse, status_in, time_in,
 };
 use crate::email::http::{
     Account, ApiClient, ProviderResponse, RequestBody, failed_key_check, ledger_line,
     missing_id_outcome, outcome_of_status, repeat_outcome, status_and_body,
 };
-use crate::email::mime::tag;
-use crate::email::{Certainty, Checked, Mailer, Message, Outcome, Permit, QueryAnswer, Silence};
+use crate::email::mime::delivery_tag;
+use crate::email::{
+    CheckResult, Mailer, Message, Outcome, QueryAnswer, QueryFailure, Resolution, SendPermit,
+};
 
 /// The option that names the message stream.
 pub(super) const STREAM: &str = "mail.stream";
@@ -52,7 +54,7 @@ impl Postmark {
 
     fn email_json(&self, reference: &str, email: &PreparedEmail<'_>) -> Value {
         let sender = &self.api.account.sender;
-        let content = email.message.filled();
+        let content = email.message.fill_links();
         // Without this header, Postmark replaces our `Message-ID`.
         let keep_id = ("X-PM-KeepID".to_owned(), "true".to_owned());
         let headers: Value = email
@@ -82,35 +84,40 @@ impl Postmark {
 
 #[async_trait]
 impl Mailer for Postmark {
-    fn calls(&self, messages: &[Message]) -> Vec<Vec<usize>> {
+    fn split_into_calls(&self, messages: &[Message]) -> Vec<Vec<usize>> {
         split_by_size(messages, self.api.account.per_call(MAX_EMAILS), MAX_CONTENT_BYTES)
     }
 
-    async fn send(&self, reference: &str, messages: &[Message], permit: &Permit) -> Vec<Outcome> {
+    async fn send(
+        &self,
+        reference: &str,
+        messages: &[Message],
+        permit: &SendPermit,
+    ) -> Vec<Outcome> {
         let body = |emails: &[PreparedEmail<'_>]| RequestBody::json(&self.body(reference, emails));
         post(messages, permit, (&self.api, "/email/batch"), body, judge).await
     }
 
-    fn certainty(&self) -> Certainty {
-        Certainty::Ask
+    fn resolution(&self) -> Resolution {
+        Resolution::Query
     }
 
-    async fn ask(&self, reference: &str, deliveries: &[DeliveryId]) -> Vec<QueryAnswer> {
+    async fn query_outcomes(&self, reference: &str, deliveries: &[DeliveryId]) -> Vec<QueryAnswer> {
         let path = format!(
             "/messages/outbound?count={MAX_EMAILS}&offset=0&messagestream={}&metadata_call={reference}",
             self.stream
         );
         match self.api.get(&path).await {
             Ok(answer) => query_answers(&answer, reference, deliveries),
-            Err(no_answer) => vec![QueryAnswer::Silent(no_answer.into()); deliveries.len()],
+            Err(no_answer) => vec![QueryAnswer::Failed(no_answer.into()); deliveries.len()],
         }
     }
 
-    async fn check(&self) -> Checked {
+    async fn check(&self) -> CheckResult {
         let answer = self.api.get("/server").await;
         match status_and_body(&answer) {
             (200, server) if server["Name"].is_string() => {
-                Checked::ready(format!("Postmark knows the key of {}", server["Name"]))
+                CheckResult::ready(format!("Postmark knows the key of {}", server["Name"]))
             }
             _ => {
                 let remedy = "put a server's API token into mail.key";
@@ -123,7 +130,7 @@ impl Mailer for Postmark {
         "postmark"
     }
 
-    fn account(&self) -> String {
+    fn account_id(&self) -> String {
         self.api.account(self.name())
     }
 }
@@ -184,11 +191,11 @@ fn query_answers(
     reference: &str,
     deliveries: &[DeliveryId],
 ) -> Vec<QueryAnswer> {
-    let silent = |silence: Silence| vec![QueryAnswer::Silent(silence); deliveries.len()];
+    let silent = |silence: QueryFailure| vec![QueryAnswer::Failed(silence); deliveries.len()];
     if answer.status != 200 {
-        return silent(Silence {
+        return silent(QueryFailure {
             reason: format!("Postmark: {}", describe_answer(answer)),
-            after: answer.wait(),
+            min_wait: answer.wait(),
         });
     }
     let list = answer.json();
@@ -208,10 +215,10 @@ fn query_answers(
         return silent("Postmark listed emails without an id or a delivery".into());
     };
     let is_complete = total == emails.len() as u64;
-    let answer = |delivery: &DeliveryId| match ids.get(tag(delivery).as_str()) {
+    let answer = |delivery: &DeliveryId| match ids.get(delivery_tag(delivery).as_str()) {
         Some(id) => QueryAnswer::Accepted((*id).to_owned()),
         None if is_complete => QueryAnswer::NotAccepted,
-        None => QueryAnswer::Silent("Postmark listed only a part of the sent emails".into()),
+        None => QueryAnswer::Failed("Postmark listed only a part of the sent emails".into()),
     };
     deliveries.iter().map(answer).collect()
 }
@@ -219,7 +226,7 @@ fn query_answers(
 /// Verifies and reads a report. There is no signature, but user and password in the hook's URL
 /// (basic authentication), so the hook needs HTTPS. There is no signed time: a repeated report is
 /// recognized by its id, and has no further effect.
-pub(super) fn read_reports(posted: &Posted<'_>) -> Result<VerifiedReports, HookRejection> {
+pub(super) fn read_reports(posted: &HookRequest<'_>) -> Result<VerifiedReports, HookRejection> {
     posted.check_login()?;
     Ok(VerifiedReports::from_report(report(&parse(posted.body)?, posted.now)?))
 }

@@ -14,7 +14,7 @@ fn postmark(body: serde_json::Value) -> Result<VerifiedReports, HookRejection> {
     let body = body.to_string();
     // "hook:a password"
     let header = |name: &str| (name == "authorization").then_some("Basic aG9vazphIHBhc3N3b3Jk");
-    let posted = Posted {
+    let posted = HookRequest {
         key: LOGIN,
         now: now(),
         header: &header,
@@ -46,8 +46,8 @@ fn postmark_bounce_types_map_to_report_kinds() {
         });
         let verified = postmark(body).unwrap();
         let report = verified.reports.first();
-        assert_eq!(report.map(|report| report.news), news, "{kind}");
-        assert_eq!(verified.ignored, u64::from(news.is_none()));
+        assert_eq!(report.map(|report| report.kind), news, "{kind}");
+        assert_eq!(verified.ignored_count, u64::from(news.is_none()));
         if let Some(report) = report {
             assert_eq!(report.id, "Bounce 42");
             assert_eq!(
@@ -68,14 +68,14 @@ fn postmark_records_other_than_bounces_are_read() {
         });
         body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
         let mut verified = postmark(body).unwrap();
-        assert_eq!(verified.reports.len() as u64 + verified.ignored, 1);
+        assert_eq!(verified.reports.len() as u64 + verified.ignored_count, 1);
         verified.reports.pop()
     };
     let delivered = record(serde_json::json!({
         "RecordType": "Delivery", "DeliveredAt": "2014-04-21T22:00:00Z", "Details": "OK",
     }));
     let delivered = delivered.unwrap();
-    assert_eq!((delivered.news, delivered.tag), (ReportKind::Delivered, Some(tag.clone())));
+    assert_eq!((delivered.kind, delivered.tag), (ReportKind::Delivered, Some(tag.clone())));
     assert_eq!(delivered.at.to_rfc3339(), "2014-04-21T22:00:00+00:00");
 
     let changed = |stops: bool, why: &str| {
@@ -85,10 +85,10 @@ fn postmark_records_other_than_bounces_are_read() {
         }))
     };
     let stopped = changed(true, "ManualSuppression").unwrap();
-    assert_eq!(stopped.news, ReportKind::Unsubscribed);
+    assert_eq!(stopped.kind, ReportKind::Unsubscribed);
     assert_eq!(stopped.at, now(), "nothing happened later than now");
-    assert_eq!(changed(true, "HardBounce").unwrap().news, ReportKind::Bounced);
-    assert_eq!(changed(true, "SpamComplaint").unwrap().news, ReportKind::Complained);
+    assert_eq!(changed(true, "HardBounce").unwrap().kind, ReportKind::Bounced);
+    assert_eq!(changed(true, "SpamComplaint").unwrap().kind, ReportKind::Complained);
     assert_eq!(changed(false, ""), None);
     assert_eq!(record(serde_json::json!({"RecordType": "Open"})), None);
 }
@@ -106,7 +106,7 @@ fn the_postmark_login_is_compared_in_full() {
         "Bäsic aG9v",
     ] {
         let header = |name: &str| (name == "authorization").then_some(authorization);
-        let posted = Posted {
+        let posted = HookRequest {
             key: LOGIN,
             now: now(),
             header: &header,

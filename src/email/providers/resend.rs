@@ -16,14 +16,14 @@ use super::ses_hook::kind_of_bounce;
 use crate::domain::ReportKind;
 use crate::email::api_calls::{KeyHeader, PreparedEmail, post, set_text, split_by_size};
 use crate::email::hooks::{
-    EmailReport, HookRejection, Posted, VerifiedReports, classify_failure, join_details, only_text,
-    parse, status_in, time_in, wrong_signature,
+    EmailReport, HookRejection, HookRequest, VerifiedReports, classify_failure, join_details,
+    only_text, parse, status_in, time_in, wrong_signature,
 };
 use crate::email::http::{
     Account, ApiClient, ProviderResponse, RequestBody, failed_key_check, ledger_line,
     missing_id_outcome, outcome_of_status, repeat_outcome, status_and_body,
 };
-use crate::email::{Certainty, Checked, Mailer, Message, Outcome, Permit};
+use crate::email::{CheckResult, Mailer, Message, Outcome, Resolution, SendPermit};
 
 /// The maximum number of emails in a call.
 const MAX_EMAILS: usize = 100;
@@ -45,21 +45,21 @@ impl Resend {
     }
 
     /// Checks the sender's domain, after the key was verified.
-    async fn check_domain(&self, domains: &Value) -> Checked {
+    async fn check_domain(&self, domains: &Value) -> CheckResult {
         let from = self.0.account.sender.from.domain();
         let mut listed = domains["data"].as_array().into_iter().flatten();
         let Some(domain) = listed.find(|domain| domain["name"] == from) else {
             if domains["has_more"] == true {
-                return Checked::ready("Resend knows the key");
+                return CheckResult::ready("Resend knows the key");
             }
-            return Checked::wrong(
+            return CheckResult::wrong(
                 format!("Resend knows the key, but not the domain {from}"),
                 "add the domain at Resend, or set mail.from to an address of one that is there",
             );
         };
         let status = domain["status"].as_str().unwrap_or_default();
         if !matches!(status, "verified" | "partially_verified") {
-            return Checked::wrong(
+            return CheckResult::wrong(
                 format!("Resend knows the key, but {from} is {}", ledger_line(status)),
                 "finish its DNS records at Resend",
             );
@@ -67,7 +67,7 @@ impl Resend {
         // The list does not include the records.
         let path = format!("/domains/{}", domain["id"].as_str().unwrap_or_default());
         let answer = self.0.get(&path).await;
-        Checked::Ready(
+        CheckResult::Ready(
             format!("Resend knows the key, and {from} is verified"),
             answer.map_or_else(|_| Vec::new(), |answer| dkim_names(&answer.json())),
         )
@@ -79,7 +79,7 @@ impl Resend {
 
     fn email_json(&self, email: &PreparedEmail<'_>) -> Value {
         let sender = &self.0.account.sender;
-        let content = email.message.filled();
+        let content = email.message.fill_links();
         let mut object = json!({
             "from": self.0.from,
             "to": [email.to],
@@ -98,11 +98,16 @@ impl Resend {
 
 #[async_trait]
 impl Mailer for Resend {
-    fn calls(&self, messages: &[Message]) -> Vec<Vec<usize>> {
+    fn split_into_calls(&self, messages: &[Message]) -> Vec<Vec<usize>> {
         split_by_size(messages, self.0.account.per_call(MAX_EMAILS), MAX_CONTENT_BYTES)
     }
 
-    async fn send(&self, reference: &str, messages: &[Message], permit: &Permit) -> Vec<Outcome> {
+    async fn send(
+        &self,
+        reference: &str,
+        messages: &[Message],
+        permit: &SendPermit,
+    ) -> Vec<Outcome> {
         let body = |emails: &[PreparedEmail<'_>]| {
             let mut body = RequestBody::json(&self.body(emails));
             body.headers.push(("idempotency-key", reference.to_owned()));
@@ -112,11 +117,11 @@ impl Mailer for Resend {
         post(messages, permit, (&self.0, "/emails/batch"), body, judge).await
     }
 
-    fn certainty(&self) -> Certainty {
-        Certainty::Repeat { within: Some(KEY_LIFETIME) }
+    fn resolution(&self) -> Resolution {
+        Resolution::Repeat { within: Some(KEY_LIFETIME) }
     }
 
-    async fn check(&self) -> Checked {
+    async fn check(&self) -> CheckResult {
         let answer = self.0.get("/domains").await;
         let (_, body) = status_and_body(&answer);
         if body["data"].is_array() {
@@ -124,7 +129,7 @@ impl Mailer for Resend {
         }
         // A key that may only send gets this error for every other request.
         if body["name"] == "restricted_api_key" {
-            return Checked::ready("Resend knows the key; it may only send, which is enough");
+            return CheckResult::ready("Resend knows the key; it may only send, which is enough");
         }
         failed_key_check("Resend", answer, describe, "put a valid one into mail.key")
     }
@@ -133,7 +138,7 @@ impl Mailer for Resend {
         "resend"
     }
 
-    fn account(&self) -> String {
+    fn account_id(&self) -> String {
         self.0.account(self.name())
     }
 }
@@ -197,7 +202,7 @@ pub(super) fn parse_key(text: &str) -> Result<Vec<u8>, &'static str> {
 /// Verifies and reads a report, which Svix posts: HMAC-SHA256 over id, timestamp and body.
 ///
 /// Svix signs each attempt anew. All attempts have the same id, which identifies repeated reports.
-pub(super) fn read_reports(posted: &Posted<'_>) -> Result<VerifiedReports, HookRejection> {
+pub(super) fn read_reports(posted: &HookRequest<'_>) -> Result<VerifiedReports, HookRejection> {
     let id = posted.required_header("svix-id")?;
     let timestamp = posted.required_header("svix-timestamp")?;
     let signatures = posted.required_header("svix-signature")?;

@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use crate::domain::ReportKind;
 use crate::email::api_calls::{KeyHeader, PreparedEmail, group_by_content, post, set_text};
 use crate::email::hooks::{
-    EmailReport, HookRejection, Posted, VerifiedReports, classify_failure, join_details, parse,
-    text_in, wrong_signature,
+    EmailReport, HookRejection, HookRequest, VerifiedReports, classify_failure, join_details,
+    parse, text_in, wrong_signature,
 };
 use crate::email::http::{
     Account, ApiClient, ProviderResponse, RequestBody, accepted_outcome, failed_key_check,
@@ -25,7 +25,9 @@ use crate::email::http::{
 };
 use crate::email::mime::one_line;
 use crate::email::placeholders::{in_html, in_text};
-use crate::email::{Checked, Mailer, Message, Outcome, Permit, Place, Placeholders};
+use crate::email::{
+    CheckResult, LinkPlaceholder, Mailer, Message, Outcome, Placeholders, SendPermit,
+};
 
 /// The maximum number of recipients in a call.
 const MAX_RECIPIENTS: usize = 1000;
@@ -50,7 +52,7 @@ impl SendGrid {
         // they are where a link is expected, and lead nowhere (RFC 2606). No text contains them,
         // because the reference is computed only now. No two can overlap.
         let placeholders = Placeholders::with(reference);
-        let word_for = |placeholder: Place| placeholders.of(placeholder);
+        let word_for = |placeholder: LinkPlaceholder| placeholders.marker(placeholder);
         let parts: Value = [
             ("text/plain", content.text.write(in_text, word_for)),
             ("text/html", content.html.write(in_html, word_for)),
@@ -84,7 +86,7 @@ impl SendGrid {
         &self,
         reference: &str,
         email: &PreparedEmail<'_>,
-        word_for: impl Fn(Place) -> &'a str,
+        word_for: impl Fn(LinkPlaceholder) -> &'a str,
     ) -> Value {
         let mut to = json!({ "email": email.address() });
         let name = email.message.to_name.as_deref().unwrap_or_default();
@@ -94,7 +96,7 @@ impl SendGrid {
             "headers": email.all_headers(&self.0.account.sender).into_iter().collect::<Value>(),
             "custom_args": { "delivery": email.tag, "call": reference },
         });
-        if let Some(links) = &email.message.personal {
+        if let Some(links) = &email.message.links {
             personalization["substitutions"] =
                 links.links().map(|(placeholder, link)| (word_for(placeholder), link)).collect();
         }
@@ -109,22 +111,27 @@ fn plain_name(name: &str) -> String {
 
 #[async_trait]
 impl Mailer for SendGrid {
-    fn calls(&self, messages: &[Message]) -> Vec<Vec<usize>> {
+    fn split_into_calls(&self, messages: &[Message]) -> Vec<Vec<usize>> {
         group_by_content(messages, self.0.account.per_call(MAX_RECIPIENTS))
     }
 
-    async fn send(&self, reference: &str, messages: &[Message], permit: &Permit) -> Vec<Outcome> {
+    async fn send(
+        &self,
+        reference: &str,
+        messages: &[Message],
+        permit: &SendPermit,
+    ) -> Vec<Outcome> {
         let body = |emails: &[PreparedEmail<'_>]| RequestBody::json(&self.body(reference, emails));
         post(messages, permit, (&self.0, "/v3/mail/send"), body, judge).await
     }
 
-    async fn check(&self) -> Checked {
+    async fn check(&self) -> CheckResult {
         let answer = self.0.get("/v3/scopes").await;
         match status_and_body(&answer).1["scopes"].as_array() {
             Some(scopes) if scopes.iter().any(|scope| scope == "mail.send") => {
-                Checked::ready("SendGrid knows the key, and it may send")
+                CheckResult::ready("SendGrid knows the key, and it may send")
             }
-            Some(_) => Checked::wrong(
+            Some(_) => CheckResult::wrong(
                 "SendGrid knows the key, but it may not send",
                 "give it the scope mail.send",
             ),
@@ -136,7 +143,7 @@ impl Mailer for SendGrid {
         "sendgrid"
     }
 
-    fn account(&self) -> String {
+    fn account_id(&self) -> String {
         self.0.account(self.name())
     }
 }
@@ -211,7 +218,7 @@ pub(super) fn parse_key(text: &str) -> Result<Vec<u8>, &'static str> {
 ///
 /// The signature covers the bytes, including the final line break, so the body must not be parsed
 /// and rewritten first. Repeated events are recognized by their ids.
-pub(super) fn read_reports(posted: &Posted<'_>) -> Result<VerifiedReports, HookRejection> {
+pub(super) fn read_reports(posted: &HookRequest<'_>) -> Result<VerifiedReports, HookRejection> {
     let timestamp = posted.required_header("x-twilio-email-event-webhook-timestamp")?;
     let signature = BASE64_STANDARD
         .decode(posted.required_header("x-twilio-email-event-webhook-signature")?)
@@ -227,11 +234,11 @@ pub(super) fn read_reports(posted: &Posted<'_>) -> Result<VerifiedReports, HookR
     for event in &events {
         match report(event, posted.now) {
             Ok(Some(report)) => verified.reports.push(report),
-            Ok(None) => verified.ignored += 1,
-            Err(_) => verified.unreadable += 1,
+            Ok(None) => verified.ignored_count += 1,
+            Err(_) => verified.unreadable_count += 1,
         }
     }
-    if !events.is_empty() && verified.unreadable == events.len() as u64 {
+    if !events.is_empty() && verified.unreadable_count == events.len() as u64 {
         return Err(HookRejection::unreadable("none of the events has the documented form"));
     }
     Ok(verified)

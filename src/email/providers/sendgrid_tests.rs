@@ -24,12 +24,12 @@ fn a_call_contains_the_content_once_and_substitutions_for_each_recipient() {
 #[test]
 fn an_email_without_links_or_text_omits_both() {
     let mut bare = email("ada", "Fourteen works");
-    bare.personal = None;
+    bare.links = None;
     bare.to_name = None;
     bare.content = std::sync::Arc::new(crate::email::SharedContent {
         subject: "x".into(),
         html: "<p>x".into(),
-        text: crate::email::Text::default(),
+        text: crate::email::BodyText::default(),
     });
     let sendgrid = SendGrid::new(account()).unwrap();
 

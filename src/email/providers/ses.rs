@@ -18,7 +18,7 @@ use crate::email::http::{
 };
 use crate::email::mime::mailbox_in_ascii;
 use crate::email::placeholders::in_text;
-use crate::email::{Checked, Mailer, Message, Outcome, Permit};
+use crate::email::{CheckResult, Mailer, Message, Outcome, SendPermit};
 
 /// The option that names the access key whose secret is `mail.key`.
 pub(super) const KEY_ID: &str = "mail.access_key_id";
@@ -94,7 +94,7 @@ impl Ses {
 
     fn body(&self, email: &PreparedEmail<'_>, to: &str) -> Value {
         let part = |text: &str| json!({ "Data": text, "Charset": "UTF-8" });
-        let content = email.message.filled();
+        let content = email.message.fill_links();
         let to_header = |(name, value): &(String, String)| json!({ "Name": name, "Value": value });
         let mut parts = json!({});
         for (name, text) in [("Html", content.html), ("Text", content.text)] {
@@ -124,7 +124,7 @@ impl Ses {
     }
 
     /// Sends one email, and returns the outcome as a list.
-    async fn send_one(&self, message: &Message, permit: &Permit) -> Vec<Outcome> {
+    async fn send_one(&self, message: &Message, permit: &SendPermit) -> Vec<Outcome> {
         let to = match Self::recipient(message) {
             Ok(to) => to,
             Err(reason) => return vec![Outcome::Unsendable(reason)],
@@ -138,10 +138,10 @@ impl Ses {
     }
 
     /// Checks whether the account may send, after the key was verified.
-    async fn check_state(&self, state: &Value) -> Checked {
+    async fn check_state(&self, state: &Value) -> CheckResult {
         let region = self.api.account.option("mail.region");
         if state["SendingEnabled"] != true || state["EnforcementStatus"] == "SHUTDOWN" {
-            return Checked::wrong(
+            return CheckResult::wrong(
                 format!(
                     "Amazon SES knows the key, but the account's sending is paused in {region}"
                 ),
@@ -149,7 +149,7 @@ impl Ses {
             );
         }
         if state["ProductionAccessEnabled"] != true {
-            return Checked::wrong(
+            return CheckResult::wrong(
                 format!(
                     "the account is in the sandbox of {region}: it sends only to verified addresses"
                 ),
@@ -161,7 +161,7 @@ impl Ses {
             max_rate.map_or(String::new(), |rate| format!("; it accepts {rate} emails a second"));
         let from = &self.api.account.sender.from;
         let domain = from.domain_in_ascii();
-        let address = format!("{}@{domain}", from.local());
+        let address = format!("{}@{domain}", from.local_part());
         for identity in identities(&domain, &address) {
             let path = format!("/v2/email/identities/{}", identity.replace('@', "%40"));
             let answer = self.api.get(&path).await;
@@ -169,7 +169,7 @@ impl Ses {
                 return check_identity(&identity, answer, &rate_note);
             }
         }
-        Checked::wrong(
+        CheckResult::wrong(
             format!("Amazon SES knows the key, but nothing that {} sends from", from.domain()),
             "verify the domain in that region of SES, or set mail.from to an address of one that is verified",
         )
@@ -180,7 +180,7 @@ fn check_identity(
     identity: &str,
     answer: Result<ProviderResponse, NoAnswer>,
     rate_note: &str,
-) -> Checked {
+) -> CheckResult {
     // The identity may be an address, which is not displayed.
     let domain = identity.rsplit('@').next().unwrap_or(identity);
     let (status, state) = status_and_body(&answer);
@@ -189,13 +189,13 @@ fn check_identity(
         let is_signing = dkim["SigningEnabled"] == true;
         let tokens = dkim["Tokens"].as_array().filter(|_| is_signing).into_iter().flatten();
         let to_name = |token: &str| format!("{token}._domainkey.{domain}");
-        return Checked::Ready(
+        return CheckResult::Ready(
             format!("Amazon SES knows the key, and {domain} is verified{rate_note}"),
             tokens.filter_map(Value::as_str).map(to_name).collect(),
         );
     }
     if status == 200 && state.is_object() {
-        return Checked::wrong(
+        return CheckResult::wrong(
             format!("Amazon SES knows the key, but {domain} is not verified"),
             "finish its DNS records in the console of SES",
         );
@@ -211,9 +211,9 @@ fn check_identity(
 fn unless_denied(
     answer: Result<ProviderResponse, NoAnswer>,
     finding: impl Into<String>,
-) -> Checked {
+) -> CheckResult {
     match answer {
-        Ok(answer) if exception(&answer).0 == ACCESS_DENIED => Checked::ready(finding),
+        Ok(answer) if exception(&answer).0 == ACCESS_DENIED => CheckResult::ready(finding),
         // SES also rejects a key with status 400.
         Ok(answer) if answer.status == 400 => {
             rejected_key_check("Amazon SES", &describe(&answer), KEY_REMEDY)
@@ -233,7 +233,12 @@ fn identities(domain: &str, address: &str) -> Vec<String> {
 
 #[async_trait]
 impl Mailer for Ses {
-    async fn send(&self, _reference: &str, messages: &[Message], permit: &Permit) -> Vec<Outcome> {
+    async fn send(
+        &self,
+        _reference: &str,
+        messages: &[Message],
+        permit: &SendPermit,
+    ) -> Vec<Outcome> {
         let mut outcomes = Vec::with_capacity(messages.len());
         for message in messages {
             outcomes.extend(self.send_one(message, permit).await);
@@ -241,7 +246,7 @@ impl Mailer for Ses {
         outcomes
     }
 
-    async fn check(&self) -> Checked {
+    async fn check(&self) -> CheckResult {
         let answer = self.api.get("/v2/email/account").await;
         let (status, state) = status_and_body(&answer);
         if status == 200 && state.is_object() {
@@ -255,7 +260,7 @@ impl Mailer for Ses {
         "ses"
     }
 
-    fn account(&self) -> String {
+    fn account_id(&self) -> String {
         self.api.account(self.name())
     }
 }

@@ -18,8 +18,8 @@ use x509_parser::pem::parse_x509_pem;
 use super::ses::aws_domain;
 use crate::domain::ReportKind;
 use crate::email::hooks::{
-    EmailReport, HookRejection, PinnedUrl, Posted, VerifiedReports, classify_failure, join_details,
-    only_text, time_in, wrong_signature,
+    EmailReport, HookRejection, HookRequest, PinnedUrl, VerifiedReports, classify_failure,
+    join_details, only_text, time_in, wrong_signature,
 };
 
 /// SNS retries for an hour. The rest is a margin.
@@ -75,7 +75,7 @@ fn sns_host(topic: &[u8]) -> Result<String, HookRejection> {
 }
 
 /// Returns the URL of the certificate. The host always follows from our topic's region.
-pub(super) fn certificate_url(posted: &Posted<'_>) -> Result<PinnedUrl, HookRejection> {
+pub(super) fn certificate_url(posted: &HookRequest<'_>) -> Result<PinnedUrl, HookRejection> {
     let (envelope, host) = (Envelope::from_request(posted)?, sns_host(posted.key)?);
     let (start, end) = CERTIFICATE_PATH;
     let is_valid = |path: &&str| {
@@ -92,7 +92,7 @@ pub(super) fn certificate_url(posted: &Posted<'_>) -> Result<PinnedUrl, HookReje
     }
 }
 
-pub(super) fn read_reports(posted: &Posted<'_>) -> Result<VerifiedReports, HookRejection> {
+pub(super) fn read_reports(posted: &HookRequest<'_>) -> Result<VerifiedReports, HookRejection> {
     let envelope = Envelope::from_request(posted)?;
     let certificate =
         posted.certificate.as_deref().ok_or_else(|| HookRejection::unverified("no certificate"))?;
@@ -100,7 +100,7 @@ pub(super) fn read_reports(posted: &Posted<'_>) -> Result<VerifiedReports, HookR
     match envelope.message_type.as_str() {
         "Notification" => Ok(VerifiedReports::from_report(envelope.report(posted.now)?)),
         "SubscriptionConfirmation" => Ok(VerifiedReports {
-            confirm: Some(envelope.confirmation(posted.key)?),
+            confirmation_url: Some(envelope.confirmation(posted.key)?),
             ..VerifiedReports::from_report(None)
         }),
         _ => Ok(VerifiedReports::from_report(None)),
@@ -110,7 +110,7 @@ pub(super) fn read_reports(posted: &Posted<'_>) -> Result<VerifiedReports, HookR
 impl Envelope {
     /// Parses a request. Fails if it names another topic or is too old, before any signature is
     /// verified.
-    fn from_request(posted: &Posted<'_>) -> Result<Self, HookRejection> {
+    fn from_request(posted: &HookRequest<'_>) -> Result<Self, HookRejection> {
         let envelope: Self = serde_json::from_slice(posted.body).map_err(|error| {
             HookRejection::unverified(format!("this is not a message of SNS: {error}"))
         })?;

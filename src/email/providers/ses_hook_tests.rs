@@ -41,7 +41,7 @@ fn envelope(version: &str, signature: &str) -> Value {
 fn at(now: DateTime<Utc>, body: &Value) -> Result<VerifiedReports, HookRejection> {
     let body = body.to_string();
     let header = |_: &str| None;
-    let posted = |certificate| Posted {
+    let posted = |certificate| HookRequest {
         key: TOPIC.as_bytes(),
         now,
         header: &header,
@@ -67,9 +67,9 @@ fn both_signature_versions_are_verified() {
     for (version, signature) in [("1", SHA1), ("2", SHA256)] {
         let verified = at(noon(), &envelope(version, signature)).unwrap();
         let report = &verified.reports[0];
-        assert_eq!(report.news, ReportKind::Delivered, "{version}");
+        assert_eq!(report.kind, ReportKind::Delivered, "{version}");
         assert_eq!(report.id, "22b80b92-fdea-4c2c-8f9d-bdfb0c7bf324");
-        assert_eq!((report.provider_ids[0].as_str(), verified.confirm), ("m1", None));
+        assert_eq!((report.provider_ids[0].as_str(), verified.confirmation_url), ("m1", None));
     }
     for (version, signature) in [("1", SHA256), ("2", SHA1), ("2", ""), ("2", "%")] {
         let why = refused(&envelope(version, signature));
@@ -166,8 +166,8 @@ fn a_subscription_is_confirmed_at_the_topics_host_only() {
 
     let verified = at(noon(), &body).unwrap();
 
-    assert_eq!((verified.reports.len(), verified.ignored), (0, 1));
-    let url = verified.confirm.unwrap();
+    assert_eq!((verified.reports.len(), verified.ignored_count), (0, 1));
+    let url = verified.confirmation_url.unwrap();
     assert_eq!(url.host, "sns.eu-west-1.amazonaws.com");
     assert_eq!(
         url.path,
@@ -180,7 +180,7 @@ fn a_subscription_is_confirmed_at_the_topics_host_only() {
 /// Returns the kind and the details of the report in an event.
 fn report_in(event: Value) -> Option<(ReportKind, Option<String>)> {
     let report = report(&event, "1", noon()).unwrap()?;
-    Some((report.news, report.detail))
+    Some((report.kind, report.detail))
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn events_and_notifications_give_the_same_report() {
 
         let report = report(&event, "1", noon()).unwrap().unwrap();
 
-        assert_eq!(report.news, ReportKind::Bounced);
+        assert_eq!(report.kind, ReportKind::Bounced);
         assert_eq!(report.detail.as_deref(), Some("Permanent General 5.1.1"));
         assert_eq!(report.at, noon() - TimeDelta::hours(1));
         assert_eq!(report.recipient.unwrap().to_string(), "a…@example.org");

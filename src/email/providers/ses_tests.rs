@@ -75,7 +75,7 @@ fn names_and_domains_are_written_in_ascii() {
 #[test]
 fn each_email_is_a_separate_call() {
     let emails = [email("ada", "Fourteen works"), email("ben", "Fourteen works")];
-    assert_eq!(ses().calls(&emails), [vec![0], vec![1]]);
+    assert_eq!(ses().split_into_calls(&emails), [vec![0], vec![1]]);
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn a_region_has_a_url_if_its_name_is_well_formed() {
 #[test]
 fn access_key_ids_and_configuration_set_names_are_checked() {
     let parse = |path: &str, text: &str| {
-        let mut options = Provider::named("ses").unwrap().options.iter();
+        let mut options = Provider::find("ses").unwrap().options.iter();
         (options.find(|option| option.path == path).unwrap().parse)(text)
     };
     assert!(parse(KEY_ID, "AKIAIOSFODNN7EXAMPLE").is_some());

@@ -137,7 +137,7 @@ impl Reply {
     /// domain) and Microsoft's words for an unknown recipient mean a bad address.
     fn failure(&self) -> Option<FailureKind> {
         let status = self.status?;
-        status.judge(&self.text).or_else(|| {
+        status.failure_kind(&self.text).or_else(|| {
             let is_unknown = self.has_status(&[(4, 4)])
                 || UNKNOWN_RECIPIENT_WORDS.iter().any(|words| self.text.contains(words));
             is_unknown.then_some(FailureKind::BadAddress)

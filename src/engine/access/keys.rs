@@ -15,7 +15,7 @@ use tokio::sync::Mutex;
 
 use super::random_bytes;
 use crate::context::Context;
-use crate::domain::{Invalid, KeyName, KeyRecord, Scope, Secret};
+use crate::domain::{InvalidValue, KeyName, KeyRecord, Scope, Secret};
 use crate::engine::Result;
 use crate::store::{self, Error, NoteFilter, Notes};
 use crate::wire::user::KeyView;
@@ -34,7 +34,7 @@ impl ServerKeys {
     ///
     /// # Errors
     ///
-    /// [`Invalid`] if a key with this name exists.
+    /// [`InvalidValue`] if a key with this name exists.
     pub async fn create(&self, name: &KeyName, scope: Scope) -> Result<Secret> {
         let random = BASE64_URL_SAFE_NO_PAD.encode(random_bytes("creating a server key")?);
         let key = Secret::new(format!("{KEY_PREFIX}{scope}_{random}"));
@@ -51,7 +51,7 @@ impl ServerKeys {
             return Ok(key);
         }
         let why = "is taken; choose another, or revoke that key first";
-        Err(Invalid::new("key name", name, why).into())
+        Err(InvalidValue::new("key name", name, why).into())
     }
 
     /// Returns all keys, ordered by name.

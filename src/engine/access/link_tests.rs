@@ -10,11 +10,11 @@ fn at(days: i64) -> DateTime<Utc> {
     DateTime::from_timestamp(1_398_124_800, 0).unwrap() + TimeDelta::days(days)
 }
 
-fn link(user: &UserId, stop: &Stop, days: i64) -> Link {
+fn link(user: &UserId, stop: &StopAction, days: i64) -> Link {
     Link { user: user.clone(), stop: stop.clone(), brand: None, address: None, issued_at: at(days) }
 }
 
-fn seal(user: &UserId, stop: &Stop, days: i64) -> String {
+fn seal(user: &UserId, stop: &StopAction, days: i64) -> String {
     keys().seal(&link(user, stop, days))
 }
 
@@ -28,25 +28,25 @@ fn names() -> Vec<UserId> {
     names.map(UserId::stored).to_vec()
 }
 
-fn types(names: &[&str]) -> Stop {
-    Stop::Types(names.iter().map(EventType::stored).collect())
+fn types(names: &[&str]) -> StopAction {
+    StopAction::Types(names.iter().map(EventType::stored).collect())
 }
 
-fn subject(name: &str, title: Option<&str>) -> Stop {
-    Stop::Subject(Subject::stored(name), title.map(Title::stored))
+fn subject(name: &str, title: Option<&str>) -> StopAction {
+    StopAction::Subject(Subject::stored(name), title.map(Title::stored))
 }
 
-fn stops() -> Vec<Stop> {
+fn stops() -> Vec<StopAction> {
     let long = "y".repeat(256);
     vec![
-        Stop::All,
-        Stop::Digest,
-        Stop::Alone,
+        StopAction::All,
+        StopAction::Digest,
+        StopAction::OutsideDigest,
         types(&["Comment"]),
         types(&["Comment", "Réponse 🎨", "\0\u{2}\0"]),
         types(&[&long]),
-        Stop::Follow(FollowKey::stored("artist:7")),
-        Stop::Follow(FollowKey::stored(&long)),
+        StopAction::Follow(FollowKey::stored("artist:7")),
+        StopAction::Follow(FollowKey::stored(&long)),
         subject("Thread:9", Some("Budget")),
         subject("https://docs.example/budget?v=é", None),
         subject(&"z".repeat(256), Some(&"ä".repeat(60))),
@@ -77,8 +77,8 @@ const OLD: &str = "13NLmPw8kWFZbcKYeW8rRDwnr13RshSHO";
 fn a_token_of_version_1_still_stops_all_emails() {
     let opened = keys().open(OLD, at(1)).unwrap();
 
-    assert_eq!((opened.user, opened.stop), (mara(), Stop::All));
-    assert_eq!(seal(&mara(), &Stop::All, 0), OLD);
+    assert_eq!((opened.user, opened.stop), (mara(), StopAction::All));
+    assert_eq!(seal(&mara(), &StopAction::All, 0), OLD);
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn a_token_is_valid_for_a_year() {
 
 #[test]
 fn a_token_reveals_neither_names_nor_common_parts() {
-    for stop in [Stop::All, types(&["Comment"])] {
+    for stop in [StopAction::All, types(&["Comment"])] {
         let sealed = |name| seal(&UserId::stored(name), &stop, 0);
         let (token, other) = (sealed("mara@example.org"), sealed("mara@example.com"));
         let bytes = BASE64_URL_SAFE_NO_PAD.decode(&token[1..]).unwrap();
@@ -120,7 +120,7 @@ fn a_token_reveals_neither_names_nor_common_parts() {
 #[test]
 fn a_changed_token_is_rejected() {
     let thread = subject("Thread:9", Some("Budget"));
-    for stop in [Stop::All, Stop::Digest, types(&["Comment"]), thread] {
+    for stop in [StopAction::All, StopAction::Digest, types(&["Comment"]), thread] {
         let token = seal(&mara(), &stop, 0);
 
         for (position, _) in token.char_indices() {
@@ -148,7 +148,7 @@ fn a_user_id_that_resembles_an_encoded_effect_is_only_an_id() {
     put_stop(&mut effect, &types(&["Comment"]));
     let inside = String::from_utf8(effect).unwrap();
     let odd = UserId::stored(format!("{inside}mara"));
-    let token = seal(&odd, &Stop::All, 0);
+    let token = seal(&odd, &StopAction::All, 0);
 
     let renamed = format!("{V2_EFFECT}{}", &token[1..]);
 
@@ -159,7 +159,7 @@ fn a_user_id_that_resembles_an_encoded_effect_is_only_an_id() {
 #[test]
 fn a_token_signed_with_another_secret_is_rejected() {
     let other = LinkKeys("another secret of the tests".to_owned());
-    let token = other.seal(&link(&mara(), &Stop::Digest, 0));
+    let token = other.seal(&link(&mara(), &StopAction::Digest, 0));
 
     assert_eq!(keys().open(&token, at(1)), Err(LinkError::Forged));
 }
@@ -207,7 +207,7 @@ fn a_token_contains_the_address_that_its_email_was_sent_to() {
             assert!(token.len() < MAX_CHARS && !token.contains("mara"), "{token}");
         }
     }
-    let sent = Link { address: Some(address.clone()), ..link(&mara(), &Stop::Digest, 0) };
+    let sent = Link { address: Some(address.clone()), ..link(&mara(), &StopAction::Digest, 0) };
     let token = keys().seal(&sent);
     assert_eq!(keys().open(&token, at(1)).unwrap().address, Some(address));
 }

@@ -16,8 +16,8 @@ use tokio::sync::OnceCell;
 use super::random_bytes;
 use crate::config::Config;
 use crate::domain::mutes_and_quiet_hours::Title;
-use crate::domain::{Address, BrandName, EventType, FollowKey, Stop, Subject, UserId};
-use crate::email::Personal;
+use crate::domain::{Address, BrandName, EventType, FollowKey, StopAction, Subject, UserId};
+use crate::email::RecipientLinks;
 use crate::engine::Result;
 use crate::store::Notes;
 
@@ -28,7 +28,7 @@ pub const LINK_VALIDITY: TimeDelta = TimeDelta::days(365);
 const SECRET_NOTE: &str = "link_secret";
 /// The operation in error messages.
 const CREATING_SECRET: &str = "creating the secret of links";
-/// Version 1: a time and a user. The effect is [`Stop::All`].
+/// Version 1: a time and a user. The effect is [`StopAction::All`].
 const V1_ALL: char = '1';
 /// Version 2: the effect is between the time and the user.
 const V2_EFFECT: char = '2';
@@ -74,7 +74,7 @@ pub struct Link {
     /// The recipient of the email.
     pub user: UserId,
     /// The effect of the link.
-    pub stop: Stop,
+    pub stop: StopAction,
     /// The brand of the email; `None` for the default.
     pub brand: Option<BrandName>,
     /// The address of the email, if the token contains it.
@@ -107,14 +107,14 @@ impl Links {
     }
 
     /// Builds the configured links of a brand; `None` for the default.
-    pub fn of(config: &Config, notes: Arc<dyn Notes>, brand: Option<&BrandName>) -> Self {
+    pub fn from_config(config: &Config, notes: Arc<dyn Notes>, brand: Option<&BrandName>) -> Self {
         let server = &config.server;
         let secret = server.link_secret.as_ref().map(|secret| secret.expose().to_owned());
         Self { brand: brand.cloned(), ..Self::new(notes, server.public_url.clone(), secret) }
     }
 
     /// Returns the maker of links, or `None` without a public URL.
-    pub async fn maker(&self) -> Result<Option<LinkMaker<'_>>> {
+    pub async fn link_maker(&self) -> Result<Option<LinkMaker<'_>>> {
         let Some(public_url) = &self.public_url else {
             return Ok(None);
         };
@@ -123,13 +123,13 @@ impl Links {
 
     /// Returns two links that test the public pages from outside: a valid one, and one with a wrong
     /// proof. They belong to no user, so using them changes nothing. `None` without a public URL.
-    pub async fn probe(&self, now: DateTime<Utc>) -> Result<Option<(String, String)>> {
-        let Some(maker) = self.maker().await? else {
+    pub async fn probe_links(&self, now: DateTime<Utc>) -> Result<Option<(String, String)>> {
+        let Some(maker) = self.link_maker().await? else {
             return Ok(None);
         };
         let link = Link {
             user: UserId::stored(NO_USER),
-            stop: Stop::All,
+            stop: StopAction::All,
             brand: None,
             address: None,
             issued_at: now,
@@ -170,15 +170,15 @@ impl LinkMaker<'_> {
     /// Returns the links of an email to this user that was begun at `begun`. `stop` and `mute` are
     /// the effects of the links to unsubscribe and to mute; `None` leaves a link out. Both contain
     /// the address, so an unsubscribe link also works after the user was deleted.
-    pub fn personal(
+    pub fn recipient_links(
         &self,
         user: &UserId,
         address: Option<&Address>,
-        stop: Option<&Stop>,
-        mute: Option<&Stop>,
+        stop: Option<&StopAction>,
+        mute: Option<&StopAction>,
         begun: DateTime<Utc>,
-    ) -> Personal {
-        let token = |stop: &Stop, address: Option<&Address>| {
+    ) -> RecipientLinks {
+        let token = |stop: &StopAction, address: Option<&Address>| {
             self.keys.seal(&Link {
                 user: user.clone(),
                 stop: stop.clone(),
@@ -187,10 +187,10 @@ impl LinkMaker<'_> {
                 issued_at: begun,
             })
         };
-        let link = |stop: &Stop| link_url(self.public_url, &token(stop, address));
+        let link = |stop: &StopAction| link_url(self.public_url, &token(stop, address));
         // The preferences page offers all choices, so its token does not depend on the email.
-        let all = link_url(self.public_url, &token(&Stop::All, None));
-        Personal {
+        let all = link_url(self.public_url, &token(&StopAction::All, None));
+        RecipientLinks {
             unsubscribe: stop.map(link),
             preferences: format!("{all}/preferences"),
             mute: mute.map(link),
@@ -289,7 +289,7 @@ impl Link {
         match self.stop {
             _ if self.address.is_some() => V4_ADDRESS,
             _ if self.brand.is_some() => V3_BRAND,
-            Stop::All => V1_ALL,
+            StopAction::All => V1_ALL,
             _ => V2_EFFECT,
         }
     }
@@ -326,7 +326,7 @@ impl Link {
         let address =
             if version >= V4_ADDRESS { Some(Address::stored(reader.text()?).ok()?) } else { None };
         let brand = if version >= V3_BRAND { reader.text()? } else { "" };
-        let stop = if version >= V2_EFFECT { reader.stop()? } else { Stop::All };
+        let stop = if version >= V2_EFFECT { reader.stop()? } else { StopAction::All };
         Some(Self {
             user: UserId::stored(std::str::from_utf8(reader.0).ok()?),
             stop,
@@ -337,22 +337,22 @@ impl Link {
     }
 }
 
-fn put_stop(bytes: &mut Vec<u8>, stop: &Stop) {
+fn put_stop(bytes: &mut Vec<u8>, stop: &StopAction) {
     match stop {
-        Stop::All => bytes.push(STOP_ALL),
-        Stop::Digest => bytes.push(STOP_DIGEST),
-        Stop::Alone => bytes.push(STOP_ALONE),
-        Stop::Types(kinds) => {
+        StopAction::All => bytes.push(STOP_ALL),
+        StopAction::Digest => bytes.push(STOP_DIGEST),
+        StopAction::OutsideDigest => bytes.push(STOP_ALONE),
+        StopAction::Types(kinds) => {
             bytes.push(STOP_TYPES);
             put_number(bytes, kinds.len());
             kinds.iter().for_each(|kind| put_text(bytes, kind.as_str()));
         }
-        Stop::Subject(subject, title) => {
+        StopAction::Subject(subject, title) => {
             bytes.push(STOP_SUBJECT);
             put_text(bytes, subject.as_str());
             put_text(bytes, title.as_ref().map_or("", Title::as_str));
         }
-        Stop::Follow(key) => {
+        StopAction::Follow(key) => {
             bytes.push(STOP_FOLLOW);
             put_text(bytes, key.as_str());
         }
@@ -365,7 +365,7 @@ fn put_text(bytes: &mut Vec<u8>, text: &str) {
     bytes.extend_from_slice(text.as_bytes());
 }
 
-/// Appends a number as two bytes. Lengths and counts are far smaller ([`Stop::of_types`]).
+/// Appends a number as two bytes. Lengths and counts are far smaller ([`StopAction::for_types`]).
 fn put_number(bytes: &mut Vec<u8>, number: usize) {
     bytes.extend(u16::try_from(number).unwrap_or(u16::MAX).to_be_bytes());
 }
@@ -391,19 +391,19 @@ impl<'a> TokenReader<'a> {
         std::str::from_utf8(self.take(length)?).ok()
     }
 
-    fn stop(&mut self) -> Option<Stop> {
+    fn stop(&mut self) -> Option<StopAction> {
         Some(match self.take(1)?[0] {
-            STOP_ALL => Stop::All,
-            STOP_DIGEST => Stop::Digest,
-            STOP_ALONE => Stop::Alone,
+            STOP_ALL => StopAction::All,
+            STOP_DIGEST => StopAction::Digest,
+            STOP_ALONE => StopAction::OutsideDigest,
             STOP_TYPES => {
                 let kinds = (0..self.number()?).map(|_| self.text().map(EventType::stored));
-                Stop::Types(kinds.collect::<Option<_>>()?)
+                StopAction::Types(kinds.collect::<Option<_>>()?)
             }
-            STOP_FOLLOW => Stop::Follow(FollowKey::stored(self.text()?)),
+            STOP_FOLLOW => StopAction::Follow(FollowKey::stored(self.text()?)),
             STOP_SUBJECT => {
                 let (subject, title) = (Subject::stored(self.text()?), self.text()?);
-                Stop::Subject(subject, (!title.is_empty()).then(|| Title::stored(title)))
+                StopAction::Subject(subject, (!title.is_empty()).then(|| Title::stored(title)))
             }
             _ => return None,
         })

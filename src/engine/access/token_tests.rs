@@ -16,7 +16,7 @@ fn at(seconds: i64) -> i64 {
 }
 
 fn hs256(id: &str, secret: &str) -> TokenKey {
-    TokenKey { id: id.into(), material: Material::Hs256(Secret::new(secret)) }
+    TokenKey { id: id.into(), material: KeyMaterial::Hs256(Secret::new(secret)) }
 }
 
 fn pair() -> Ed25519KeyPair {
@@ -26,7 +26,7 @@ fn pair() -> Ed25519KeyPair {
 
 fn eddsa(id: &str, pair: &Ed25519KeyPair) -> TokenKey {
     let public = pair.public_key().as_ref().try_into().unwrap();
-    TokenKey { id: id.into(), material: Material::EdDsa(public) }
+    TokenKey { id: id.into(), material: KeyMaterial::EdDsa(public) }
 }
 
 fn claims() -> Value {
@@ -97,7 +97,7 @@ fn issued_tokens_are_accepted() {
     let tokens = UserTokens::new("tidings", vec![eddsa("a", &pair()), hs256("b", SECRET)]);
     let user = UserId::new("mara/1").unwrap();
 
-    let token = tokens.make(&user, now(), MAX_LIFETIME).unwrap().unwrap();
+    let token = tokens.issue(&user, now(), MAX_LIFETIME).unwrap().unwrap();
 
     assert_eq!(
         tokens.open(token.expose(), now()),
@@ -105,10 +105,10 @@ fn issued_tokens_are_accepted() {
     );
     let later = now() + MAX_LIFETIME + LEEWAY;
     assert_eq!(tokens.open(token.expose(), later), Err(TokenError::Expired));
-    assert!(tokens.make(&user, now(), TimeDelta::hours(25)).is_err());
-    assert!(tokens.make(&user, now(), TimeDelta::zero()).is_err());
+    assert!(tokens.issue(&user, now(), TimeDelta::hours(25)).is_err());
+    assert!(tokens.issue(&user, now(), TimeDelta::zero()).is_err());
     let unsigned = UserTokens::new("tidings", vec![eddsa("a", &pair())]);
-    assert_eq!(unsigned.make(&user, now(), MAX_LIFETIME), Ok(None));
+    assert_eq!(unsigned.issue(&user, now(), MAX_LIFETIME), Ok(None));
 }
 
 /// If the token could choose the algorithm, a public key would be enough to forge one.

@@ -15,8 +15,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::domain::secrets::Material;
-use crate::domain::{Invalid, Secret, TokenKey, UserId};
+use crate::domain::secrets::KeyMaterial;
+use crate::domain::{InvalidValue, Secret, TokenKey, UserId};
 
 /// The longest validity of a token.
 pub const MAX_LIFETIME: TimeDelta = TimeDelta::hours(24);
@@ -167,20 +167,20 @@ impl UserTokens {
     ///
     /// # Errors
     ///
-    /// [`Invalid`] if `lifetime` is not positive or exceeds [`MAX_LIFETIME`].
-    pub fn make(
+    /// [`InvalidValue`] if `lifetime` is not positive or exceeds [`MAX_LIFETIME`].
+    pub fn issue(
         &self,
         user: &UserId,
         now: DateTime<Utc>,
         lifetime: TimeDelta,
-    ) -> Result<Option<Secret>, Invalid> {
+    ) -> Result<Option<Secret>, InvalidValue> {
         if lifetime <= TimeDelta::zero() || lifetime > MAX_LIFETIME {
             let why = format!("is not from 1 to {}", MAX_LIFETIME.num_hours());
-            return Err(Invalid::new("hours", lifetime.num_hours(), why));
+            return Err(InvalidValue::new("hours", lifetime.num_hours(), why));
         }
         let hmac_key = |key: &TokenKey| match &key.material {
-            Material::Hs256(secret) => Some((key.id.clone(), hs256(secret))),
-            Material::EdDsa(_) => None,
+            KeyMaterial::Hs256(secret) => Some((key.id.clone(), hs256(secret))),
+            KeyMaterial::EdDsa(_) => None,
         };
         let Some((id, key)) = self.keys.iter().find_map(hmac_key) else {
             return Ok(None);
@@ -212,22 +212,22 @@ fn hs256(secret: &Secret) -> hmac::Key {
 
 /// Verifies a signature. `algorithm` is that of the header, and must be that of the key.
 fn verify(
-    material: &Material,
+    material: &KeyMaterial,
     algorithm: &str,
     message: &str,
     signature: &str,
 ) -> Result<(), TokenError> {
     let expected = match material {
-        Material::Hs256(_) => "HS256",
-        Material::EdDsa(_) => "EdDSA",
+        KeyMaterial::Hs256(_) => "HS256",
+        KeyMaterial::EdDsa(_) => "EdDSA",
     };
     if algorithm != expected {
         return Err(TokenError::Algorithm(expected));
     }
     let (message, signature) = (message.as_bytes(), decode(signature)?);
     let verified = match material {
-        Material::Hs256(secret) => hmac::verify(&hs256(secret), message, &signature),
-        Material::EdDsa(public) => {
+        KeyMaterial::Hs256(secret) => hmac::verify(&hs256(secret), message, &signature),
+        KeyMaterial::EdDsa(public) => {
             UnparsedPublicKey::new(&ED25519, public).verify(message, &signature)
         }
     };

@@ -1,4 +1,4 @@
-//! Removes expired records of all kinds that [`Forgettable`] lists.
+//! Removes expired records of all kinds that [`ExpiringRecords`] lists.
 //!
 //! Each step removes a few, so that other work is not blocked. Guarantees do not depend on removed
 //! records: the shortest retention is longer than a window and a digest period. Deliveries with an
@@ -10,8 +10,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::context::Context;
 use crate::engine::Result;
-use crate::store::Forgettable;
-use crate::wire::run_report::Forgotten;
+use crate::store::ExpiringRecords;
+use crate::wire::run_report::DeletedRecords;
 
 /// The most records of each kind that a step removes.
 const RECORDS_PER_STEP: usize = 1_000;
@@ -36,11 +36,11 @@ impl Cleaner {
     }
 
     /// Removes some expired records, unless the cleaner rests.
-    pub async fn step(&self) -> Result<Forgotten> {
+    pub async fn step(&self) -> Result<DeletedRecords> {
         let now = self.context.clock.now();
         let rest_until = *self.rest_until.lock().unwrap_or_else(PoisonError::into_inner);
         if rest_until.is_some_and(|until| now < until) {
-            return Ok(Forgotten::default());
+            return Ok(DeletedRecords::default());
         }
         let config = &self.context.config;
         let kept_from = now - config.delivery.keep;
@@ -49,13 +49,14 @@ impl Cleaner {
             .min(now - LONGEST_WINDOW)
             .min(now - config.digest.max_age - TimeDelta::days(1));
         let forget = |what, before, limit| self.context.store.forget(what, before, limit);
-        let forgotten = Forgotten {
-            deliveries: forget(Forgettable::Deliveries, kept_from, RECORDS_PER_STEP).await?,
-            batches: forget(Forgettable::Batches, kept_from, RECORDS_PER_STEP).await?,
+        let forgotten = DeletedRecords {
+            deliveries: forget(ExpiringRecords::Deliveries, kept_from, RECORDS_PER_STEP).await?,
+            batches: forget(ExpiringRecords::Batches, kept_from, RECORDS_PER_STEP).await?,
         };
-        let inboxes = forget(Forgettable::Inboxes, oldest_event, RECORDS_PER_STEP).await?;
-        let events = forget(Forgettable::Events, oldest_event, EVENTS_PER_STEP).await?;
-        let retractions = forget(Forgettable::Retractions, oldest_event, RECORDS_PER_STEP).await?;
+        let inboxes = forget(ExpiringRecords::Inboxes, oldest_event, RECORDS_PER_STEP).await?;
+        let events = forget(ExpiringRecords::Events, oldest_event, EVENTS_PER_STEP).await?;
+        let retractions =
+            forget(ExpiringRecords::Retractions, oldest_event, RECORDS_PER_STEP).await?;
         let most_records =
             forgotten.deliveries.max(forgotten.batches).max(inboxes).max(retractions);
         let has_more = most_records >= RECORDS_PER_STEP as u64 || events >= EVENTS_PER_STEP as u64;

@@ -13,14 +13,14 @@ use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::Day;
-use crate::engine::{Error, Result, Watcher};
+use crate::engine::{Error, Progress, Result};
 use crate::private;
-use crate::store::{self, DaySum, Days, Meeting, RawStack, Summing};
+use crate::store::{self, DaySum, DaySumBuilder, Days, MergePolicy, StackLine};
 
 /// The contents of an export.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Summary {
+pub struct ExportSummary {
     /// The day of the documents.
     pub day: Day,
     /// The number of the part. It is above 1 if the day was exported before and then existed again.
@@ -40,7 +40,7 @@ fn is_first(part: &u32) -> bool {
     *part == 1
 }
 
-impl Summary {
+impl ExportSummary {
     fn matches(&self, day: Day, sum: &DaySum) -> bool {
         self.day == day && self.stacks == sum.stacks && self.sha256 == sum.sha256
     }
@@ -50,12 +50,12 @@ impl Summary {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Trailer {
-    tidings: Summary,
+    tidings: ExportSummary,
 }
 
 /// The file that marks the folder of an unfinished export of a whole store. Such an export may
 /// replace files in the folder.
-pub(crate) const UNFINISHED: &str = "manifest.unfinished";
+pub(crate) const UNFINISHED_MARKER: &str = "manifest.unfinished";
 /// The most documents that are restored at once.
 const DOCUMENTS_PER_CHUNK: usize = 1_000;
 /// The size in bytes at which a chunk is restored even if it has fewer documents.
@@ -67,7 +67,7 @@ const MAX_LINE_BYTES: u64 = 100 << 20;
 /// Returns the path of a part, such as `notifications_20140422.ndjson.zst` or
 /// `notifications_20140422.2.ndjson.zst`.
 pub(super) fn path(folder: &Path, day: Day, part: u32) -> PathBuf {
-    let day = day.collection();
+    let day = day.collection_name();
     folder.join(match part {
         1 => format!("{day}.ndjson.zst"),
         part => format!("{day}.{part}.ndjson.zst"),
@@ -76,7 +76,7 @@ pub(super) fn path(folder: &Path, day: Day, part: u32) -> PathBuf {
 
 /// Returns the number of the part that a file's name contains, so that parts can be restored in
 /// order.
-pub fn part_of(file: &Path) -> u32 {
+pub fn part_number(file: &Path) -> u32 {
     file.file_name()
         .and_then(|name| name.to_str()?.strip_suffix(".ndjson.zst")?.rsplit_once('.'))
         .and_then(|(_, part)| part.parse().ok())
@@ -90,7 +90,7 @@ pub(super) async fn copy_documents(
     mut out: impl Write,
 ) -> Result<DaySum> {
     let failed = |cause| Error::file(format!("exporting {day}"), cause);
-    let mut summing = Summing::default();
+    let mut summing = DaySumBuilder::default();
     let mut chunks = days.export_day(day);
     while let Some(chunk) = chunks.next().await {
         for line in chunk? {
@@ -98,7 +98,7 @@ pub(super) async fn copy_documents(
             writeln!(out, "{line}").map_err(failed)?;
         }
     }
-    Ok(summing.end())
+    Ok(summing.finish())
 }
 
 /// A temporary file, which is removed unless it is renamed.
@@ -118,8 +118,8 @@ impl Drop for Partial {
 /// If that fails, or if the folder holds an unfinished export of a whole store.
 pub(super) fn create_folder(folder: &Path) -> Result<()> {
     let failed = |cause| Error::file(format!("exporting to {}", folder.display()), cause);
-    private::folder(folder).map_err(failed)?;
-    if folder.join(UNFINISHED).exists() {
+    private::create_folder(folder).map_err(failed)?;
+    if folder.join(UNFINISHED_MARKER).exists() {
         let why = "holds an unfinished `tidings export`: name another folder";
         return Err(Error::Conflict(format!("{} {why}", folder.display())));
     }
@@ -146,15 +146,15 @@ impl ExportDraft {
     ) -> Result<Self> {
         static ATTEMPTS: AtomicU64 = AtomicU64::new(0);
         let attempt = ATTEMPTS.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{}.{owner}-{attempt}.partial", day.collection());
+        let name = format!("{}.{owner}-{attempt}.partial", day.collection_name());
         let partial = Partial(folder.join(name));
         let failed = |cause| Error::file(format!("writing {}", partial.0.display()), cause);
-        let file = private::options().create_new(true).open(&partial.0);
+        let file = private::open_options().create_new(true).open(&partial.0);
         let mut out = zstd::Encoder::new(file.map_err(failed)?, 3).map_err(failed)?;
         out.include_checksum(true).map_err(failed)?;
         let sum = copy_documents(days, day, &mut out).await?;
         let (part, exists) = find_part(folder, day, &sum);
-        let tidings = Summary { day, part, stacks: sum.stacks, sha256: sum.sha256.clone() };
+        let tidings = ExportSummary { day, part, stacks: sum.stacks, sha256: sum.sha256.clone() };
         let trailer = serde_json::to_string(&Trailer { tidings }).unwrap_or_default();
         writeln!(out, "{trailer}").map_err(failed)?;
         out.finish().and_then(|file| file.sync_all()).map_err(failed)?;
@@ -208,9 +208,9 @@ fn find_part(folder: &Path, day: Day, sum: &DaySum) -> (u32, bool) {
 }
 
 /// Reads a whole export and checks that it is complete and undamaged.
-pub(super) fn verify(file: &Path) -> Result<Summary> {
-    let (mut summing, mut last) = (Summing::default(), None::<String>);
-    for line in lines(file)? {
+pub(super) fn verify(file: &Path) -> Result<ExportSummary> {
+    let (mut summing, mut last) = (DaySumBuilder::default(), None::<String>);
+    for line in read_lines(file)? {
         let line = line.map_err(|error| {
             let stacks = summing.stacks();
             let why = format!("is damaged after {stacks} documents: {error}");
@@ -224,7 +224,7 @@ pub(super) fn verify(file: &Path) -> Result<Summary> {
         let why = "is no export of tidings, or its end is missing";
         return Err(Error::damaged(file, why));
     };
-    if !tidings.matches(tidings.day, &summing.end()) {
+    if !tidings.matches(tidings.day, &summing.finish()) {
         let why = "is damaged: its documents do not match the checksum in its last line";
         return Err(Error::damaged(file, why));
     }
@@ -240,16 +240,16 @@ pub(super) fn verify(file: &Path) -> Result<Summary> {
 pub(super) async fn restore(
     days: &dyn Days,
     file: &Path,
-    summary: &Summary,
+    summary: &ExportSummary,
     is_expired: bool,
-    progress: &dyn Watcher,
+    progress: &dyn Progress,
 ) -> Result<()> {
-    progress.total(summary.stacks);
+    progress.set_total(summary.stacks);
     let mut first_error = None;
     let damaged = |error: io::Error| Error::file(format!("reading {}", file.display()), error);
-    for chunk in chunks(lines(file)?.take(summary.stacks as usize)) {
+    for chunk in chunk_lines(read_lines(file)?.take(summary.stacks as usize)) {
         let chunk = chunk.map_err(damaged)?;
-        let meeting = Meeting::Append { is_expired };
+        let meeting = MergePolicy::Append { is_expired };
         let errors = restore_lines(days, summary.day, &chunk, meeting).await?;
         first_error = first_error.or(errors.into_iter().next());
         progress.advance(chunk.len() as u64);
@@ -258,7 +258,7 @@ pub(super) async fn restore(
 }
 
 /// Groups lines into chunks of limited length and size.
-pub(crate) fn chunks(
+pub(crate) fn chunk_lines(
     mut lines: impl Iterator<Item = io::Result<String>>,
 ) -> impl Iterator<Item = io::Result<Vec<String>>> {
     std::iter::from_fn(move || {
@@ -281,8 +281,8 @@ pub(crate) fn chunks(
 pub(crate) async fn restore_lines(
     days: &dyn Days,
     day: Day,
-    lines: &[RawStack],
-    meeting: Meeting,
+    lines: &[StackLine],
+    meeting: MergePolicy,
 ) -> store::Result<Vec<store::Error>> {
     match days.restore_day(day, lines, meeting).await {
         Err(error) if !error.is_outage() => {}
@@ -299,7 +299,7 @@ pub(crate) async fn restore_lines(
 }
 
 /// Reads the lines of a compressed file.
-pub(crate) fn lines(file: &Path) -> Result<impl Iterator<Item = io::Result<String>> + use<>> {
+pub(crate) fn read_lines(file: &Path) -> Result<impl Iterator<Item = io::Result<String>> + use<>> {
     let failed = |cause| Error::file(format!("opening {}", file.display()), cause);
     let decoder = zstd::Decoder::new(File::open(file).map_err(failed)?).map_err(failed)?;
     let lines = BoundedLines::new(BufReader::new(decoder), MAX_LINE_BYTES);
@@ -365,11 +365,11 @@ mod tests {
     fn the_part_number_is_read_from_the_file_name() {
         let (folder, day) = (Path::new("old"), "20140422".parse().unwrap());
         for part in [1, 2, 17] {
-            assert_eq!(part_of(&path(folder, day, part)), part);
+            assert_eq!(part_number(&path(folder, day, part)), part);
         }
         let names =
             ["old/notifications_20140422.ndjson.zst", "old/notifications_20140422.2.ndjson.zst"];
         assert_eq!(names.map(Path::new), [1, 2].map(|part| path(folder, day, part)));
-        assert_eq!(part_of(Path::new("kept.zst")), 1);
+        assert_eq!(part_number(Path::new("kept.zst")), 1);
     }
 }

@@ -43,7 +43,7 @@ impl<T> PerBrand<T> {
         build: impl Fn(&Config, Option<&BrandName>) -> Result<T, E>,
     ) -> Result<Self, E> {
         let brands = config.brands.iter().map(|(name, brand)| {
-            let value = build(&config.of_brand(brand), Some(name))?;
+            let value = build(&config.with_brand(brand), Some(name))?;
             Ok((name.clone(), value))
         });
         Ok(Self { default: build(config, None)?, brands: brands.collect::<Result<_, E>>()? })
@@ -56,15 +56,17 @@ impl Mailers {
     /// # Errors
     ///
     /// Names the brand whose provider or key cannot be used.
-    pub fn of(config: &Config) -> anyhow::Result<Self> {
+    pub fn from_config(config: &Config) -> anyhow::Result<Self> {
         Self::build(config, |config, brand| match brand {
-            Some(name) => mailer(config).map_err(|why| why.context(format!("the brand {name}"))),
-            None => mailer(config),
+            Some(name) => {
+                new_mailer(config).map_err(|why| why.context(format!("the brand {name}")))
+            }
+            None => new_mailer(config),
         })
     }
 
     /// Uses one mailer for the default and for all brands.
-    pub fn one(mailer: Arc<dyn Mailer>, config: &Config) -> Self {
+    pub fn shared(mailer: Arc<dyn Mailer>, config: &Config) -> Self {
         let brands = config.brands.keys();
         Self {
             brands: brands.map(|name| (name.clone(), mailer.clone())).collect(),
@@ -105,7 +107,7 @@ impl Theme {
 
 impl Themes {
     /// Reads and checks the templates of the default and of each brand.
-    pub fn of(config: &Config, templates: TemplateUse) -> Result<Self, render::Error> {
+    pub fn load(config: &Config, templates: TemplateUse) -> Result<Self, render::Error> {
         let built_in = || Self::build(config, |config, _| Theme::new(config, None));
         let configured =
             || Self::build(config, |config, _| Theme::new(config, config.mail.templates.clone()));
@@ -158,7 +160,7 @@ impl Identities {
                 Identity {
                     renderer: theme.renderer,
                     pages: theme.pages,
-                    links: Arc::new(Links::of(config, store.clone(), brand)),
+                    links: Arc::new(Links::from_config(config, store.clone(), brand)),
                     headers: Headers::new(config, brand),
                     account_prefix: account_prefix(&*mailer, brand),
                     mailer,
@@ -168,7 +170,7 @@ impl Identities {
         let default = identity(config, None, themes.default, mailers.default);
         let brands = themes.brands.into_iter().filter_map(|(name, theme)| {
             let (brand, mailer) = (config.brands.get(&name)?, mailers.brands.remove(&name)?);
-            let identity = identity(&config.of_brand(brand), Some(&name), theme, mailer);
+            let identity = identity(&config.with_brand(brand), Some(&name), theme, mailer);
             Some((name, identity))
         });
         Self { brands: brands.collect(), default }
@@ -203,7 +205,7 @@ impl Identities {
 /// Identifies the provider account that a mailer uses. For a relay, the name of the account does
 /// not identify the server.
 fn account_key(config: &Config, mailer: &dyn Mailer) -> String {
-    let account = mailer.account();
+    let account = mailer.account_id();
     match &config.mail.transport {
         Transport::Smtp(relay) => {
             let user = relay.login.as_ref().map_or("", |(user, _)| user.expose());
@@ -214,7 +216,7 @@ fn account_key(config: &Config, mailer: &dyn Mailer) -> String {
 }
 
 /// Returns the mailer that writes `.eml` files.
-pub fn outbox(config: &Config) -> Outbox {
+pub fn new_outbox(config: &Config) -> Outbox {
     let mail = &config.mail;
     Outbox::new(&mail.outbox, mail.sender.clone(), mail.outbox_pages)
 }
@@ -224,20 +226,20 @@ pub fn outbox(config: &Config) -> Outbox {
 /// # Errors
 ///
 /// Names the option that cannot be used, such as the key of the account.
-pub fn mailer(config: &Config) -> anyhow::Result<Arc<dyn Mailer>> {
+pub fn new_mailer(config: &Config) -> anyhow::Result<Arc<dyn Mailer>> {
     let mail = &config.mail;
     let mailer = match &mail.transport {
-        Transport::Outbox => return Ok(Arc::new(outbox(config))),
+        Transport::Outbox => return Ok(Arc::new(new_outbox(config))),
         Transport::Smtp(relay) => {
             Smtp::new(relay.clone()).map(|smtp| Arc::new(smtp) as Arc<dyn Mailer>)
         }
-        Transport::Api(api) => (api.provider.mailer)(Account {
-            url: api.url.clone(),
-            key: api.key.clone(),
+        Transport::Api(api) => (api.provider.new_mailer)(Account {
+            base_url: api.base_url.clone(),
+            key: api.api_key.clone(),
             options: api.options.clone(),
             now: || SystemClock.now(),
             timeout: mail.timeout.to_std()?,
-            per_call: mail.per_call,
+            max_per_call: mail.max_per_call,
             sender: mail.sender.clone(),
         }),
     };
@@ -263,7 +265,7 @@ mod tests {
             let config = Config::parse(&format!("{default}[brands.b]\n{brand}\n")).unwrap();
 
             let keys = PerBrand::build(&config, |config, _| {
-                anyhow::Ok(account_key(config, &*mailer(config)?))
+                anyhow::Ok(account_key(config, &*new_mailer(config)?))
             })
             .unwrap();
 

@@ -14,20 +14,20 @@ use self::renderings::{Contents, Reasons};
 use super::brand_identities::{Identities, Identity};
 use crate::context::Context;
 use crate::domain::batch::BatchItem;
-use crate::domain::day_stack::EventAt;
-use crate::domain::delivery::{Cause, Deferral, Settlement};
-use crate::domain::digest_content::{assemble, showable, wanted_by};
-use crate::domain::email_content::{Caps, gather};
-use crate::domain::user::Unmailable;
+use crate::domain::day_stack::StackEvent;
+use crate::domain::delivery::{Deferral, Settlement, SettlementCause};
+use crate::domain::digest_content::{build_digest_content, delivery_events, events_to_show};
+use crate::domain::email_content::{ItemLimits, build_batch_content};
+use crate::domain::user::UnmailableReason;
 use crate::domain::{
-    BatchKey, BrandName, Cadence, DaySet, Delivery, DeliveryState, EmailContent, EmailScope, Event,
-    Id, Occasion, Stack, User, UserId, UserStacks,
+    BatchKey, BrandName, Cadence, DaySet, Delivery, DeliverySource, DeliveryState, EmailContent,
+    EmailScope, Event, Id, Stack, User, UserId, UserStacks,
 };
 use crate::email::Message;
 use crate::engine::Result;
 use crate::engine::eligibility;
-use crate::engine::eligibility::event_facts::{Catalog, StackEvents};
-use crate::engine::feedback::suppressions::Suppressed;
+use crate::engine::eligibility::event_facts::{EventFacts, StackEvents};
+use crate::engine::feedback::suppressions::SuppressedAddresses;
 
 mod batch_events;
 mod message;
@@ -35,7 +35,7 @@ mod preview;
 mod renderings;
 
 pub(super) use batch_events::stacks_of;
-pub(crate) use preview::{Selected, SentEmail};
+pub(crate) use preview::{ReconstructedEmail, SelectedEvents};
 
 const NO_RECORD: &str = "the person's record is gone";
 /// How soon rows of an unconfigured brand are tried again.
@@ -109,7 +109,7 @@ impl CandidateEvents {
 /// The events that the emails of some rows may include.
 struct Chosen<'a> {
     /// The events of digests, in the order of the rows.
-    digests: Vec<Vec<EventAt<'a>>>,
+    digests: Vec<Vec<StackEvent<'a>>>,
     batches: HashMap<Id, CandidateEvents>,
     reasons: Reasons,
 }
@@ -135,16 +135,17 @@ impl Compose {
     /// If the rows are `sending`, they are those of a call to repeat. Its first build was within
     /// the bounds, so all of them are built.
     pub(super) async fn build(&self, rows: &[Delivery], at: DateTime<Utc>) -> Result<BuiltRows> {
-        let mut catalog = Catalog::of_emails(&self.context);
+        let mut catalog = EventFacts::for_emails(&self.context);
         let mut stacks = self.load_stacks(rows).await?;
-        let (users, mut inboxes) = eligibility::load_readers(&stacks, &catalog).await?;
+        let (users, mut inboxes) = eligibility::load_users_and_inboxes(&stacks, &catalog).await?;
         // A digest that is built again after its markers were written includes the same events.
         for ((row, stacks), inbox) in rows.iter().zip(&stacks).zip(&mut inboxes) {
             inbox.take_if(|_| stacks.has_digest_marker(row.marker));
         }
         let which = StackEvents::All;
-        eligibility::exclude(&mut stacks, &users, &inboxes, which, &mut catalog).await?;
-        let suppressed = Suppressed::among(&*self.context.store, users.iter().flatten()).await?;
+        eligibility::exclude_events(&mut stacks, &users, &inboxes, which, &mut catalog).await?;
+        let suppressed =
+            SuppressedAddresses::load_for(&*self.context.store, users.iter().flatten()).await?;
         let with_users = rows.iter().zip(&users);
         let allowed: Vec<_> = with_users
             .map(|(row, user)| self.check_allowed(row, user.as_ref(), &suppressed))
@@ -155,7 +156,7 @@ impl Compose {
         };
         let selections: Vec<Selection> = allowed.iter().map(selection).collect();
         let chosen = self.choose(rows, &users, &stacks, &selections, &mut catalog).await?;
-        let maker = self.identity.links.maker().await?;
+        let maker = self.identity.links.link_maker().await?;
         let (mut built, mut contents) = (BuiltRows::default(), Contents::default());
         for (index, ((row, allowed), stacks)) in rows.iter().zip(allowed).zip(&stacks).enumerate() {
             let is_repeated = row.state == DeliveryState::Sending;
@@ -163,10 +164,10 @@ impl Compose {
                 break;
             }
             built.rows += 1;
-            let batch = row.occasion.batch().and_then(|batch| chosen.batches.get(&batch));
-            let has_markers = match row.occasion {
-                Occasion::Digest(..) => stacks.has_digest_marker(row.marker),
-                Occasion::Batch(..) => batch.is_some_and(|batch| batch.has_markers),
+            let batch = row.source.batch().and_then(|batch| chosen.batches.get(&batch));
+            let has_markers = match row.source {
+                DeliverySource::Digest(..) => stacks.has_digest_marker(row.marker),
+                DeliverySource::Batch(..) => batch.is_some_and(|batch| batch.has_markers),
             };
             let checked = self.checked_content(row, allowed, stacks, &chosen, index, &catalog);
             let (user, content) = match checked {
@@ -189,8 +190,8 @@ impl Compose {
                     built.emails.push(BuiltEmail { row, items, has_markers, message });
                 }
                 Err(reason) => {
-                    let state = DeliveryState::not_accepted(has_markers);
-                    built.settlements.push(Settlement::of(row, state, 0, Some(&reason)));
+                    let state = DeliveryState::for_rejected(has_markers);
+                    built.settlements.push(Settlement::for_row(row, state, 0, Some(&reason)));
                 }
             }
         }
@@ -205,17 +206,18 @@ impl Compose {
         stacks: &UserStacks,
         chosen: &Chosen<'_>,
         index: usize,
-        catalog: &Catalog,
+        catalog: &EventFacts,
     ) -> Result<(&'a User, EmailContent), Settlement> {
         let cancel = |cause, reason: &str| Settlement {
             cause: Some(cause),
-            ..Settlement::of(row, DeliveryState::Canceled, 0, Some(reason))
+            ..Settlement::for_row(row, DeliveryState::Canceled, 0, Some(reason))
         };
-        let (user, barred) = allowed.map_err(|why| cancel(Cause::Barred, &why))?;
-        check_takes_markers(row, stacks).map_err(|why| cancel(Cause::Barred, &why))?;
+        let (user, barred) = allowed.map_err(|why| cancel(SettlementCause::NotMailable, &why))?;
+        check_takes_markers(row, stacks)
+            .map_err(|why| cancel(SettlementCause::NotMailable, &why))?;
         let content = self.content(row, chosen, index, catalog).ok_or_else(|| match &barred {
-            Some(why) => cancel(Cause::Barred, why),
-            None => cancel(Cause::NothingLeft, "nothing is left that applies"),
+            Some(why) => cancel(SettlementCause::NotMailable, why),
+            None => cancel(SettlementCause::NothingLeft, "nothing is left that applies"),
         });
         Ok((user, content?))
     }
@@ -233,17 +235,17 @@ impl Compose {
         let now = self.context.clock.now();
         let is_absent = |brand: &&BrandName| !self.identities.brands.contains_key(*brand);
         let mut defer = |at, why: &str| {
-            built.deferrals.push(Deferral::of(row, DeliveryState::Pending, at, why));
+            built.deferrals.push(Deferral::for_row(row, DeliveryState::Pending, at, why));
         };
-        let Some(absent) = brand.filter(is_absent).map(BrandName::absent) else {
+        let Some(absent) = brand.filter(is_absent).map(BrandName::unconfigured_reason) else {
             return defer(now, "its brand has changed");
         };
         if now - row.created < self.context.config.delivery.give_up_after {
             return defer(now + BRAND_CHECK_INTERVAL, &absent);
         }
-        let state = DeliveryState::not_accepted(has_markers);
+        let state = DeliveryState::for_rejected(has_markers);
         let why = format!("given up: {absent}");
-        built.settlements.push(Settlement::of(row, state, 0, Some(&why)).given_up());
+        built.settlements.push(Settlement::for_row(row, state, 0, Some(&why)).into_given_up());
         // The ledger excuses reopened rows.
         built.excused += u64::from(row.attempts.reopened == 0);
     }
@@ -256,33 +258,35 @@ impl Compose {
         users: &[Option<User>],
         stacks: &'a [UserStacks],
         selections: &[Selection],
-        catalog: &mut Catalog,
+        catalog: &mut EventFacts,
     ) -> Result<Chosen<'a>> {
         let with_users = rows.iter().zip(users).zip(stacks.iter().zip(selections));
-        let digests: Vec<Vec<EventAt<'a>>> = with_users
+        let digests: Vec<Vec<StackEvent<'a>>> = with_users
             .map(|((row, user), (stacks, selection))| match user {
                 Some(user) => self.select_pending(row, stacks, user, *selection),
                 None => Vec::new(),
             })
             .collect();
-        catalog.load(digests.iter().flatten().map(|pending| pending.event)).await?;
+        catalog
+            .load_objects_and_retractions(digests.iter().flatten().map(|pending| pending.event))
+            .await?;
         let batches = self.batch_events(rows, users, selections, catalog).await?;
         let newest = newest_first(&batches);
-        let applies = |event: &Event| catalog.applies(event).is_some();
-        let shown = rows.iter().zip(&digests).map(|(row, pending)| match row.occasion.batch() {
-            None => (&row.user, showable(pending, self.caps(), applies)),
+        let applies = |event: &Event| catalog.applicable_object(event).is_some();
+        let shown = rows.iter().zip(&digests).map(|(row, pending)| match row.source.batch() {
+            None => (&row.user, events_to_show(pending, self.caps(), applies)),
             Some(batch) => (&row.user, newest.get(&batch).into_iter().flatten().collect()),
         });
         let shown: Vec<(&UserId, Vec<&Event>)> = shown.collect();
-        let reasons = self.reasons(&shown, catalog).await?;
+        let reasons = self.load_reasons(&shown, catalog).await?;
         Ok(Chosen { digests, batches, reasons })
     }
 
     /// Loads the details of these events, and finds out why they concern their users.
-    pub(crate) async fn reasons(
+    pub(crate) async fn load_reasons(
         &self,
         shown: &[(&UserId, Vec<&Event>)],
-        catalog: &mut Catalog,
+        catalog: &mut EventFacts,
     ) -> Result<Reasons> {
         let events: Vec<&Event> = shown.iter().flat_map(|(_, events)| events).copied().collect();
         catalog.load_details(events.into_iter()).await?;
@@ -295,7 +299,7 @@ impl Compose {
         let covering = || rows.iter().filter(|row| !row.watermarks.is_empty());
         let covered = covering().flat_map(|row| &row.watermarks);
         let users: Vec<UserId> = covering().map(|row| row.user.clone()).collect();
-        let loaded = match DaySet::of(covered.map(|(stack, _)| stack.day)) {
+        let loaded = match DaySet::from_days(covered.map(|(stack, _)| stack.day)) {
             Some(window) => self.context.store.windows(window, &users).await?,
             None => Vec::new(),
         };
@@ -308,7 +312,7 @@ impl Compose {
     }
 
     /// Returns the most items in a section and in a digest.
-    fn caps(&self) -> Caps {
+    fn caps(&self) -> ItemLimits {
         self.context.config.digest.caps
     }
 
@@ -319,25 +323,34 @@ impl Compose {
         row: &Delivery,
         chosen: &Chosen<'_>,
         index: usize,
-        catalog: &Catalog,
+        catalog: &EventFacts,
     ) -> Option<EmailContent> {
-        let content = match row.occasion.batch() {
+        let content = match row.source.batch() {
             None => {
                 let applies = |event: &Event| catalog.event_data(event);
-                assemble(&chosen.digests[index], &self.context.policies, self.caps(), applies)
+                build_digest_content(
+                    &chosen.digests[index],
+                    &self.context.policies,
+                    self.caps(),
+                    applies,
+                )
             }
             Some(batch) => self.batch_content(chosen.batches.get(&batch)?, catalog),
         };
         let mut content = content?;
-        content.because = chosen.reasons.because(&row.user, &content);
+        content.follow_reasons = chosen.reasons.followed_things(&row.user, &content);
         Some(content)
     }
 
     /// Returns the content of a batch's email; `None` if no event applies.
-    fn batch_content(&self, events: &CandidateEvents, catalog: &Catalog) -> Option<EmailContent> {
+    fn batch_content(
+        &self,
+        events: &CandidateEvents,
+        catalog: &EventFacts,
+    ) -> Option<EmailContent> {
         let applies = |event: &Event| catalog.event_data(event);
         let (key, policies) = (&events.key, &self.context.policies);
-        gather(key, &events.items, events.omitted, policies, applies)
+        build_batch_content(key, &events.items, events.omitted, policies, applies)
     }
 
     /// Returns the events that a digest's row may include.
@@ -347,10 +360,12 @@ impl Compose {
         stacks: &'a UserStacks,
         user: &User,
         selection: Selection,
-    ) -> Vec<EventAt<'a>> {
+    ) -> Vec<StackEvent<'a>> {
         match selection {
-            Selection::Wanted(scope) => wanted_by(row, stacks, user, scope, &self.context.policies),
-            Selection::All => stacks.pending_within(&row.watermarks, row.marker, |_, _| true),
+            Selection::Wanted(scope) => {
+                delivery_events(row, stacks, user, scope, &self.context.policies)
+            }
+            Selection::All => stacks.pending_below(&row.watermarks, row.marker, |_, _| true),
         }
     }
 
@@ -363,17 +378,17 @@ impl Compose {
         &self,
         row: &Delivery,
         user: Option<&'a User>,
-        suppressed: &Suppressed,
+        suppressed: &SuppressedAddresses,
     ) -> Result<Allowed<'a>, String> {
         let user = user.ok_or(NO_RECORD)?;
         if user.start.is_some_and(|start| start.is_after(row.marker)) {
             return Err("the user of this id was deleted since".into());
         }
-        let describe = |why: Unmailable| format!("the person is {}", why.as_str());
-        suppressed.scope(user).map_err(describe)?;
-        let mut barred = suppressed.mailable(user).err().map(describe);
-        if matches!(row.occasion, Occasion::Digest(..)) {
-            let (schedule, scope) = user.digests(&self.context.config.digest.schedule);
+        let describe = |why: UnmailableReason| format!("the person is {}", why.as_str());
+        suppressed.email_scope(user).map_err(describe)?;
+        let mut barred = suppressed.check_mailable(user).err().map(describe);
+        if matches!(row.source, DeliverySource::Digest(..)) {
+            let (schedule, scope) = user.digest_schedule(&self.context.config.digest.schedule);
             if scope == EmailScope::MandatoryOnly {
                 let why =
                     barred.get_or_insert_with(|| "the person wants no digest any more".into());
@@ -390,7 +405,7 @@ impl Compose {
 
     /// Returns a composer for emails of this brand; `None` if the brand is not configured. Without a
     /// brand, returns a copy of this composer.
-    pub fn of_brand(&self, brand: Option<&BrandName>) -> Option<Self> {
+    pub fn for_brand(&self, brand: Option<&BrandName>) -> Option<Self> {
         let Some(brand) = brand.filter(|brand| self.brand.as_ref() != Some(*brand)) else {
             return Some(self.clone());
         };
@@ -412,11 +427,11 @@ impl Compose {
     pub(super) async fn brands_of(&self, rows: &[Delivery]) -> Result<Vec<Option<BrandName>>> {
         let user_ids: Vec<UserId> = rows.iter().map(|row| row.user.clone()).collect();
         let users = self.context.store.users(&user_ids).await?;
-        let batch_ids: Vec<Id> = rows.iter().filter_map(|row| row.occasion.batch()).collect();
+        let batch_ids: Vec<Id> = rows.iter().filter_map(|row| row.source.batch()).collect();
         let batches = self.context.store.filed(&batch_ids).await?.into_iter().flatten();
         let keys: HashMap<Id, BatchKey> = batches.map(|batch| (batch.id, batch.key)).collect();
         let brand = |(row, user): (&Delivery, Option<User>)| {
-            let key = row.occasion.batch().and_then(|batch| keys.get(&batch));
+            let key = row.source.batch().and_then(|batch| keys.get(&batch));
             Self::brand_of(user.as_ref(), key)
         };
         Ok(rows.iter().zip(users).map(brand).collect())

@@ -8,7 +8,9 @@
 use sha2::{Digest as _, Sha256};
 
 use crate::config::Config;
-use crate::domain::{BrandName, Category, Delivery, EmailContent, EventType, Occasion, Policies};
+use crate::domain::{
+    BrandName, Category, Delivery, DeliverySource, EmailContent, EventType, Policies,
+};
 
 /// The settings for these headers.
 #[derive(Debug, Clone)]
@@ -46,12 +48,17 @@ impl Headers {
     }
 
     /// Returns the headers of an email with this content.
-    pub fn of(&self, row: &Delivery, content: &EmailContent, policies: &Policies) -> Vec<Header> {
-        let mut headers = vec![self.list_id(&list_of(&row.occasion, content, policies))];
+    pub fn headers_for(
+        &self,
+        row: &Delivery,
+        content: &EmailContent,
+        policies: &Policies,
+    ) -> Vec<Header> {
+        let mut headers = vec![self.list_id(&list_of(&row.source, content, policies))];
         headers.extend(self.feedback_header(row, content));
-        let thread = match row.occasion {
-            Occasion::Digest(..) => None,
-            Occasion::Batch(..) => content.thread(),
+        let thread = match row.source {
+            DeliverySource::Digest(..) => None,
+            DeliverySource::Batch(..) => content.common_topic(),
         };
         if let Some(thread) = thread {
             // No email has this id. It only groups the emails of the thread.
@@ -67,7 +74,7 @@ impl Headers {
     }
 
     /// Returns the headers of a test email: the list of digests, or of batches.
-    pub fn of_test(&self, is_digest: bool) -> Vec<Header> {
+    pub fn headers_of_test(&self, is_digest: bool) -> Vec<Header> {
         vec![self.list_id(if is_digest { DIGEST } else { MIXED })]
     }
 
@@ -85,12 +92,12 @@ impl Headers {
     /// cadence or event type, `digest` or `batch`, and the sender.
     fn feedback_header(&self, row: &Delivery, content: &EmailContent) -> Option<Header> {
         let sender = self.feedback_id.as_ref()?;
-        let stream = match &row.occasion {
-            Occasion::Digest(cadence, period) => format!("{period}:{cadence}:digest"),
-            Occasion::Batch(..) => {
+        let stream = match &row.source {
+            DeliverySource::Digest(cadence, period) => format!("{period}:{cadence}:digest"),
+            DeliverySource::Batch(..) => {
                 // A colon separates the fields, and header values are ASCII.
                 let is_plain = |kind: &&str| kind.bytes().all(|byte| byte.is_ascii_alphanumeric());
-                let kind = content.only().map(EventType::as_str).filter(is_plain);
+                let kind = content.only_kind().map(EventType::as_str).filter(is_plain);
                 let day = row.created.date_naive();
                 format!("{day}:{}:batch", kind.unwrap_or("mixed"))
             }
@@ -101,14 +108,14 @@ impl Headers {
 
 /// Returns the name of the email's list. A batch belongs to the category that all its types share,
 /// or else to its only type.
-fn list_of(occasion: &Occasion, content: &EmailContent, policies: &Policies) -> String {
-    if let Occasion::Digest(..) = occasion {
+fn list_of(occasion: &DeliverySource, content: &EmailContent, policies: &Policies) -> String {
+    if let DeliverySource::Digest(..) = occasion {
         return DIGEST.to_owned();
     }
     let kinds: Vec<&EventType> = content.sections.iter().map(|section| &section.kind).collect();
     match policies.by_category(&kinds).as_slice() {
         [(Some(category), _)] => list_name(Category::as_str(category)),
-        _ => content.only().map_or_else(|| MIXED.to_owned(), |kind| list_name(kind.as_str())),
+        _ => content.only_kind().map_or_else(|| MIXED.to_owned(), |kind| list_name(kind.as_str())),
     }
 }
 

@@ -19,11 +19,11 @@ use super::outcomes::Decisions;
 use crate::context::Context;
 use crate::domain::delivery::{Deferral, DeliveryOutcome, Settlement, Transition};
 use crate::domain::{
-    BadStack, Batch, BatchMarker, BatchState, Day, Defect, Delivery, DeliveryId, DeliveryState, Id,
-    Occasion, UserId, UserStacks,
+    Batch, BatchMarker, BatchState, Day, Defect, DefectiveStack, Delivery, DeliveryId,
+    DeliverySource, DeliveryState, Id, UserId, UserStacks,
 };
 use crate::engine::{Result, crash};
-use crate::store::{Claim, NewMarker};
+use crate::store::{NewMarker, RowsToLease};
 use crate::wire::run_report::Tally;
 
 /// The longest time to write markers before outcomes are recorded. If the process dies first, the
@@ -50,21 +50,21 @@ struct SettledBatch<'a> {
 
 impl Ledger {
     /// Returns how long a row stays leased after its lease was extended.
-    pub(crate) fn lease(&self) -> TimeDelta {
+    pub(crate) fn lease_duration(&self) -> TimeDelta {
         self.context.config.delivery.lease
     }
 
     fn third_of_lease(&self) -> Duration {
-        (self.lease() / 3).to_std().unwrap_or_default()
+        (self.lease_duration() / 3).to_std().unwrap_or_default()
     }
 
     /// Leases open rows to this process and returns them.
     pub(super) async fn claim(
         &self,
-        which: &Claim<'_>,
+        which: &RowsToLease<'_>,
         now: DateTime<Utc>,
     ) -> Result<Vec<Delivery>> {
-        let lease = self.context.lease_until(now + self.lease());
+        let lease = self.context.lease_until(now + self.lease_duration());
         Ok(self.context.store.claim(&lease, which).await?)
     }
 
@@ -74,7 +74,7 @@ impl Ledger {
         transitions: Vec<Transition>,
         at: DateTime<Utc>,
     ) -> Result<Vec<bool>> {
-        let until = self.context.clock.now() + self.lease();
+        let until = self.context.clock.now() + self.lease_duration();
         let lease = self.context.lease_until(until);
         let store = &self.context.store;
         Ok(store.advance(&lease, at, &transitions).await?)
@@ -95,7 +95,7 @@ impl Ledger {
         };
         let renewals = async {
             while timeout(self.third_of_lease(), &mut ended).await.is_err() {
-                let renewals = ids.iter().cloned().map(Transition::Hold).collect();
+                let renewals = ids.iter().cloned().map(Transition::RenewLease).collect();
                 // The provider's answer matters even if the leases cannot be renewed now.
                 drop(self.advance(renewals, self.context.clock.now()).await);
             }
@@ -136,7 +136,7 @@ impl Ledger {
         };
         let transition = |(row, end): &(&Delivery, Settlement)| {
             if marked.contains(&row.id) {
-                Transition::Conclude(end.clone())
+                Transition::SettleAndClose(end.clone())
             } else {
                 Transition::Settle(end.clone())
             }
@@ -165,7 +165,7 @@ impl Ledger {
     async fn mark_accepted(&self, ends: &[(&Delivery, Settlement)]) -> Result<HashSet<DeliveryId>> {
         let mut rows = Vec::new();
         for (row, end) in ends {
-            if end.state == DeliveryState::Sent && row.occasion.digest().is_some() {
+            if end.state == DeliveryState::Sent && row.source.digest().is_some() {
                 rows.push(*row);
             }
         }
@@ -177,14 +177,14 @@ impl Ledger {
 
     /// Writes the markers of these digests, which cover the entries that were read. Returns the
     /// stacks that could not take one.
-    async fn mark(&self, rows: &[&Delivery]) -> Result<Vec<BadStack>> {
+    async fn mark(&self, rows: &[&Delivery]) -> Result<Vec<DefectiveStack>> {
         let marker = |row: &&Delivery| {
             NewMarker::Flushed(row.user.clone(), row.marker, row.watermarks.clone())
         };
         self.write_markers(rows.iter().map(marker).collect()).await
     }
 
-    async fn write_markers(&self, markers: Vec<NewMarker>) -> Result<Vec<BadStack>> {
+    async fn write_markers(&self, markers: Vec<NewMarker>) -> Result<Vec<DefectiveStack>> {
         if markers.is_empty() {
             return Ok(Vec::new());
         }
@@ -202,10 +202,10 @@ impl Ledger {
     pub(super) async fn close(&self, settled: &[(&Delivery, DeliveryState)]) -> Result<()> {
         let (mut digests, mut batches) = (Vec::new(), Vec::new());
         for &(row, state) in settled {
-            match row.occasion {
-                Occasion::Batch(id, _) => batches.push(SettledBatch { id, row, state }),
-                Occasion::Digest(..) if state.flushes() => digests.push(row),
-                Occasion::Digest(..) => {}
+            match row.source {
+                DeliverySource::Batch(id, _) => batches.push(SettledBatch { id, row, state }),
+                DeliverySource::Digest(..) if state.needs_markers() => digests.push(row),
+                DeliverySource::Digest(..) => {}
             }
         }
         let mut bad = self.mark(&digests).await?;
@@ -221,14 +221,14 @@ impl Ledger {
             self.context.store.close(&ids).await?;
             crash::point("after-close");
         }
-        self.tally.note_bad_stacks(bad);
+        self.tally.count_bad_stacks(bad);
         Ok(())
     }
 
     /// Writes the markers of batches, which list the events that joined, and settles the batches.
-    async fn close_batches(&self, settled: &[SettledBatch<'_>]) -> Result<Vec<BadStack>> {
+    async fn close_batches(&self, settled: &[SettledBatch<'_>]) -> Result<Vec<DefectiveStack>> {
         let store = &self.context.store;
-        let flushed: Vec<_> = settled.iter().filter(|batch| batch.state.flushes()).collect();
+        let flushed: Vec<_> = settled.iter().filter(|batch| batch.state.needs_markers()).collect();
         let ids: Vec<Id> = flushed.iter().map(|batch| batch.id).collect();
         let batches = store.filed(&ids).await?;
         let large = batches.iter().flatten().filter(|batch| is_large(batch));
@@ -267,11 +267,11 @@ fn is_large(batch: &Batch) -> bool {
 /// those that are stored there. Entries beyond the cap of a day are not stored.
 fn listed_fanouts(batch: &Batch, stacks: Option<&UserStacks>) -> Vec<Id> {
     let Some(stacks) = stacks else {
-        return batch.own_fanouts().collect();
+        return batch.fanouts_without_lead().collect();
     };
     let events = stacks.stacks.iter().flat_map(|stack| stack.events());
-    let stored: HashSet<Id> = events.filter_map(|(_, event)| event.i).collect();
-    batch.own_fanouts().filter(|fanout| stored.contains(fanout)).collect()
+    let stored: HashSet<Id> = events.filter_map(|(_, event)| event.fanout_id).collect();
+    batch.fanouts_without_lead().filter(|fanout| stored.contains(fanout)).collect()
 }
 
 /// The deliveries that a run has processed, and their outcomes. Each counts once. Clones share one
@@ -312,7 +312,7 @@ impl RunTally {
     }
 
     /// Returns the number of deliveries that the run has started to process.
-    pub fn begun(&self) -> u64 {
+    pub fn started_count(&self) -> u64 {
         self.lock().started
     }
 
@@ -335,7 +335,7 @@ impl RunTally {
         let started_before = run.started;
         for row in rows {
             let DeliveryOutcome { items, reason, .. } = &row.outcome;
-            if row.state.settled() {
+            if row.state.is_settled() {
                 run.settle(&row.id, row.state, *items, reason.as_deref());
             } else if run.waiting.insert(row.id.clone(), reason.clone()).is_none() {
                 run.started += 1;
@@ -345,8 +345,8 @@ impl RunTally {
     }
 
     /// Counts documents that were skipped or could not take a marker.
-    pub fn note_bad_stacks(&self, bad: impl IntoIterator<Item = BadStack>) {
-        self.lock().tally.bad_stacks.note(bad);
+    pub fn count_bad_stacks(&self, bad: impl IntoIterator<Item = DefectiveStack>) {
+        self.lock().tally.bad_stacks.add(bad);
     }
 
     /// Counts the outcomes that this run has written.

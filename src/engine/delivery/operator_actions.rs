@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::domain::delivery::{Corrected, Correction, OperatorDecision, Reopening};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Pause, ReportKind, UserId};
 use crate::engine::{Error, Result};
-use crate::store::{Counted, DeliveryFilter, Release, Span};
+use crate::store::{CountedRecords, DeliveryFilter, LeasesToEnd, TimeRange};
 use crate::wire::delivery::{Retried, WaitReason, WaitingEmails};
 
 /// Operations on the ledger for operators.
@@ -22,18 +22,18 @@ pub struct DeliveryService {
 
 /// Selects deliveries.
 #[derive(Debug, Clone, Default)]
-pub struct Only {
+pub struct DeliverySelection {
     /// The state; `None` for all states.
     pub state: Option<DeliveryState>,
     /// The user; `None` for all users.
     pub user: Option<UserId>,
     /// When the deliveries were opened or reopened.
-    pub span: Span,
+    pub span: TimeRange,
     /// The worst report from the provider; `None` for all.
     pub feedback: Option<ReportKind>,
 }
 
-impl Only {
+impl DeliverySelection {
     fn selects(&self, row: &Delivery) -> bool {
         let report = row.outcome.feedback.map(|feedback| feedback.news);
         self.state.is_none_or(|state| state == row.state)
@@ -47,7 +47,7 @@ const CHANGES_PER_CALL: usize = 1_000;
 
 /// The result of settling deliveries.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Settled {
+pub struct SettledCounts {
     /// The number of settled deliveries.
     pub settled: u64,
     /// The number of deliveries whose user has another open delivery. Settle them after that one
@@ -65,7 +65,7 @@ const MAX_WAITING: usize = 10_000;
 
 impl DeliveryService {
     /// Returns the newest deliveries, at most `limit`.
-    pub async fn list(&self, only: &Only, limit: usize) -> Result<Vec<Delivery>> {
+    pub async fn list(&self, only: &DeliverySelection, limit: usize) -> Result<Vec<Delivery>> {
         let store = &self.context.store;
         if let Some(user) = &only.user {
             let mut rows = store.find_deliveries(&DeliveryFilter::User(user), MAX_OF_USER).await?;
@@ -93,8 +93,12 @@ impl DeliveryService {
 
     /// Returns the unknown deliveries of this call that were sent within `span`, newest first.
     /// `None` selects all calls.
-    pub async fn unknown(&self, call: Option<&str>, span: &Span) -> Result<Vec<Delivery>> {
-        let unknown = DeliveryFilter::State(DeliveryState::Unknown, Span::default(), None);
+    pub async fn find_unknown(
+        &self,
+        call: Option<&str>,
+        span: &TimeRange,
+    ) -> Result<Vec<Delivery>> {
+        let unknown = DeliveryFilter::State(DeliveryState::Unknown, TimeRange::default(), None);
         let mut rows = self.context.store.find_deliveries(&unknown, MAX_UNKNOWN).await?;
         rows.retain(|row| {
             let is_in_call = call.is_none() || row.attempts.call.as_deref() == call;
@@ -109,13 +113,15 @@ impl DeliveryService {
         &self,
         rows: &[Delivery],
         decision: OperatorDecision,
-    ) -> Result<Settled> {
-        let (now, mut counts) = (self.context.clock.now(), Settled::default());
+    ) -> Result<SettledCounts> {
+        let (now, mut counts) = (self.context.clock.now(), SettledCounts::default());
         let reason = match decision {
             OperatorDecision::Sent => "settled by hand: it was emailed",
             OperatorDecision::NotSent => "settled by hand: it was not emailed",
         };
-        let judge = |row: &Delivery| Correction::Judge(row.id.clone(), decision, reason.to_owned());
+        let judge = |row: &Delivery| {
+            Correction::ResolveUnknown(row.id.clone(), decision, reason.to_owned())
+        };
         for rows in rows.chunks(CHANGES_PER_CALL) {
             let corrections: Vec<Correction> = rows.iter().map(judge).collect();
             for corrected in self.context.store.correct(now, &corrections).await? {
@@ -157,14 +163,14 @@ impl DeliveryService {
 
     /// Reopens these failed deliveries as if they were new. The next run or a worker sends them.
     pub async fn retry(&self, ids: &[DeliveryId]) -> Result<Retried> {
-        let reopening = |id: &DeliveryId| Correction::Reopen(Reopening::of(id.clone()));
+        let reopening = |id: &DeliveryId| Correction::Reopen(Reopening::new(id.clone()));
         let reopenings: Vec<Correction> = ids.iter().map(reopening).collect();
         let now = self.context.clock.now();
         let corrected = self.context.store.correct(now, &reopenings).await?;
         let mut retried = Retried::default();
         for (id, corrected) in ids.iter().zip(corrected) {
             match corrected {
-                Corrected::Done => retried.again += 1,
+                Corrected::Done => retried.reopened += 1,
                 Corrected::Busy => retried.busy.push(id.clone()),
                 Corrected::OtherState => retried.not_failed.push(id.clone()),
             }
@@ -174,24 +180,27 @@ impl DeliveryService {
 
     /// Reopens all failed deliveries, of one user if given.
     pub async fn retry_all(&self, user: Option<&UserId>) -> Result<Retried> {
-        let only =
-            Only { state: Some(DeliveryState::Failed), user: user.cloned(), ..Only::default() };
+        let only = DeliverySelection {
+            state: Some(DeliveryState::Failed),
+            user: user.cloned(),
+            ..DeliverySelection::default()
+        };
         let mut total = Retried::default();
         loop {
             let rows = self.list(&only, CHANGES_PER_CALL + total.busy.len()).await?;
             let ids = rows.into_iter().map(|row| row.id);
             let ids: Vec<DeliveryId> = ids.filter(|id| !total.busy.contains(id)).collect();
             let retried = self.retry(&ids).await?;
-            if retried.again == 0 && retried.busy.is_empty() {
+            if retried.reopened == 0 && retried.busy.is_empty() {
                 return Ok(total);
             }
-            total.again += retried.again;
+            total.reopened += retried.reopened;
             total.busy.extend(retried.busy);
         }
     }
 
     /// Returns the pause, if sending is paused.
-    pub async fn pause(&self) -> Result<Option<Pause>> {
+    pub async fn current_pause(&self) -> Result<Option<Pause>> {
         Pause::current(self.context.store.as_ref()).await
     }
 
@@ -199,22 +208,22 @@ impl DeliveryService {
     pub async fn resume(&self) -> Result<Option<Pause>> {
         let now = self.context.clock.now();
         let pause = Pause::lift(self.context.store.as_ref(), now).await?;
-        self.context.store.release(&Release::Deferred(now)).await?;
+        self.context.store.release(&LeasesToEnd::Deferred(now)).await?;
         Ok(pause)
     }
 
     /// Returns the number of waiting emails and their reasons, for these users or for all.
-    pub async fn waiting(&self, users: Option<&[UserId]>) -> Result<WaitingEmails> {
+    pub async fn count_waiting(&self, users: Option<&[UserId]>) -> Result<WaitingEmails> {
         let now = self.context.clock.now();
         let store = &self.context.store;
         let states = [DeliveryState::Pending, DeliveryState::Sending];
-        let total: u64 = store.count(&states.map(Counted::Deliveries)).await?.iter().sum();
+        let total: u64 = store.count(&states.map(CountedRecords::Deliveries)).await?.iter().sum();
         if total == 0 {
             return Ok(WaitingEmails::default());
         }
         let mut rows = Vec::new();
         for state in states {
-            let filter = DeliveryFilter::State(state, Span::default(), None);
+            let filter = DeliveryFilter::State(state, TimeRange::default(), None);
             rows.extend(store.find_deliveries(&filter, MAX_WAITING).await?);
         }
         rows.retain(|row| row.open && users.is_none_or(|users| users.contains(&row.user)));
@@ -226,7 +235,7 @@ impl DeliveryService {
 impl WaitReason {
     /// Returns why this delivery, which is not settled, waits: the recorded reason, such as the
     /// provider's answer, or else the state in words.
-    pub(crate) fn of(row: &Delivery, now: DateTime<Utc>) -> Self {
+    pub(crate) fn of_delivery(row: &Delivery, now: DateTime<Utc>) -> Self {
         let lease = row.lease.as_ref().filter(|lease| lease.until > now);
         let held_by = lease.map(|lease| lease.owner.clone());
         let why = match (&row.outcome.reason, row.state) {
@@ -239,7 +248,7 @@ impl WaitReason {
         };
         let times = [lease.map(|lease| lease.until), row.attempts.not_before];
         let until = times.into_iter().flatten().filter(|until| *until > now).max();
-        Self { why, emails: 1, until, held_by }
+        Self { why, emails: 1, until, leased_by: held_by }
     }
 }
 
@@ -247,8 +256,8 @@ impl WaitReason {
 fn group_reasons(rows: &[Delivery], now: DateTime<Utc>) -> Vec<WaitReason> {
     let mut by_reason: BTreeMap<(String, Option<String>), WaitReason> = BTreeMap::new();
     for row in rows {
-        let reason = WaitReason::of(row, now);
-        let (key, until) = ((reason.why.clone(), reason.held_by.clone()), reason.until);
+        let reason = WaitReason::of_delivery(row, now);
+        let (key, until) = ((reason.why.clone(), reason.leased_by.clone()), reason.until);
         let group = by_reason.entry(key).or_insert(WaitReason { emails: 0, ..reason });
         group.emails += 1;
         group.until = group.until.min(until);
@@ -261,7 +270,7 @@ fn group_reasons(rows: &[Delivery], now: DateTime<Utc>) -> Vec<WaitReason> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{Cadence, Id, Lease, Occasion};
+    use crate::domain::{Cadence, DeliverySource, Id, Lease};
 
     #[test]
     fn waiting_emails_are_counted_by_reason_with_the_next_time_and_the_owner() {
@@ -269,7 +278,7 @@ mod tests {
         let later = |minutes| now + chrono::TimeDelta::minutes(minutes);
         let row = |user: &str| {
             let user = UserId::stored(user);
-            let occasion = Occasion::Digest(Cadence::Daily, "2014-04-21".into());
+            let occasion = DeliverySource::Digest(Cadence::Daily, "2014-04-21".into());
             let id = DeliveryId::stored("digest:x");
             Delivery::new(id, user, occasion, Id::at(now, [0; 8]), now)
         };
@@ -287,7 +296,7 @@ mod tests {
         let reasons: Vec<_> = reasons
             .iter()
             .map(|reason| {
-                (reason.emails, reason.why.as_str(), reason.until, reason.held_by.as_deref())
+                (reason.emails, reason.why.as_str(), reason.until, reason.leased_by.as_deref())
             })
             .collect();
         assert_eq!(

@@ -2,7 +2,7 @@
 //!
 //! Nothing is read or written here (P5). An email that was certainly not accepted is retried with
 //! growing delays, up to a number of attempts and an age. One that may have been accepted stays
-//! `sending` while [`Certainty`] allows to resolve it. Then it is `unknown`. Start with
+//! `sending` while [`Resolution`] allows to resolve it. Then it is `unknown`. Start with
 //! [`RetryPolicy::decide`].
 
 use std::time::Duration;
@@ -11,18 +11,18 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::compose::BuiltEmail;
 use super::throttle::CallSummary;
-use crate::domain::coordination::LONGEST_WAIT;
+use crate::domain::coordination::MAX_DEFERRAL;
 use crate::domain::delivery::{Deferral, Settlement};
-use crate::domain::{Delivery, DeliveryState, Reason, Sending, Suppression};
-use crate::email::{Certainty, Outcome};
+use crate::domain::{Delivery, DeliveryState, SendSettings, Suppression, SuppressionReason};
+use crate::email::{Outcome, Resolution};
 
 /// Decides what follows from outcomes.
 #[derive(Debug, Clone, Copy)]
 pub struct RetryPolicy {
     /// The limits of attempts and the delays.
-    pub settings: Sending,
+    pub settings: SendSettings,
     /// How an unknown outcome can be resolved.
-    pub certainty: Certainty,
+    pub certainty: Resolution,
 }
 
 /// Whether a call is made for the first time under its reference.
@@ -61,7 +61,7 @@ impl Decisions {
         at: DateTime<Utc>,
         reason: &str,
     ) {
-        self.deferrals.push(Deferral::of(row, state, at, reason));
+        self.deferrals.push(Deferral::for_row(row, state, at, reason));
     }
 
     /// Settles a row whose email had this number of events.
@@ -72,14 +72,14 @@ impl Decisions {
         items: u32,
         reason: &str,
     ) {
-        self.settlements.push(Settlement::of(row, state, items, Some(reason)));
+        self.settlements.push(Settlement::for_row(row, state, items, Some(reason)));
     }
 
     /// Settles a row as sent.
     pub(super) fn settle_sent(&mut self, row: &Delivery, items: u32, provider_id: String) {
         self.settlements.push(Settlement {
             provider_id: Some(provider_id).filter(|id| !id.is_empty()),
-            ..Settlement::of(row, DeliveryState::Sent, items, None)
+            ..Settlement::for_row(row, DeliveryState::Sent, items, None)
         });
     }
 }
@@ -110,7 +110,7 @@ impl RetryPolicy {
         let outcomes = outcomes.into_iter().chain(unanswered);
         for (index, (email, outcome)) in emails.iter().zip(outcomes).enumerate() {
             let (row, items) = (&email.row, email.items);
-            let not_accepted = DeliveryState::not_accepted(email.has_markers);
+            let not_accepted = DeliveryState::for_rejected(email.has_markers);
             // Before a repeated call is resolved, its emails stay `sending`.
             let unsent = match attempt {
                 Attempt::First => DeliveryState::Pending,
@@ -134,8 +134,8 @@ impl RetryPolicy {
                 }
                 (Outcome::Undeliverable(reason), _) => {
                     let to = &email.message.to;
-                    let suppression = Suppression::new(to, Reason::HardBounce, now, provider);
-                    decisions.suppressions.push(suppression.detailed(Some(&reason)));
+                    let suppression = Suppression::new(to, SuppressionReason::HardBounce, now, provider);
+                    decisions.suppressions.push(suppression.with_detail(Some(&reason)));
                     decisions.excused += u64::from(row.attempts.reopened == 0);
                     decisions.settle(row, not_accepted, items, &reason);
                 }
@@ -178,7 +178,7 @@ impl RetryPolicy {
 
     /// Returns what the outcomes of a call mean for the calls after it.
     fn summarize(&self, outcomes: &[Outcome]) -> Option<CallSummary> {
-        let mut shown = outcomes.iter().filter(|outcome| outcome.is_shown());
+        let mut shown = outcomes.iter().filter(|outcome| outcome.is_part_of_call());
         let first = shown.clone().next()?;
         let is_no_answer = |outcome: &Outcome| {
             matches!(
@@ -190,7 +190,7 @@ impl RetryPolicy {
             Outcome::TryLater(_, wait) => *wait,
             _ => None,
         };
-        let is_lost = self.certainty == Certainty::Never
+        let is_lost = self.certainty == Resolution::Impossible
             && shown.clone().all(|outcome| matches!(outcome, Outcome::Unknown(..)));
         Some(CallSummary {
             lost_reason: match first {
@@ -216,14 +216,14 @@ impl RetryPolicy {
         let row = &email.row;
         if self.is_last_attempt(row, counts, now) {
             let reason = format!("given up after {} attempts: {reason}", row.attempts.made);
-            let state = DeliveryState::not_accepted(email.has_markers);
-            let end = Settlement::of(row, state, email.items, Some(&reason));
-            return decisions.settlements.push(end.given_up());
+            let state = DeliveryState::for_rejected(email.has_markers);
+            let end = Settlement::for_row(row, state, email.items, Some(&reason));
+            return decisions.settlements.push(end.into_given_up());
         }
         let at = now + self.retry_delay(row, wait);
         decisions.deferrals.push(Deferral {
             has_failed: counts,
-            ..Deferral::of(row, DeliveryState::Pending, at, reason)
+            ..Deferral::for_row(row, DeliveryState::Pending, at, reason)
         });
     }
 
@@ -251,12 +251,12 @@ impl RetryPolicy {
     pub(super) fn resolve_deadline(&self, called_at: DateTime<Utc>) -> DateTime<Utc> {
         let configured = self.settings.resolve_within;
         let limit = match self.certainty {
-            Certainty::Repeat { within: Some(within) } => {
+            Resolution::Repeat { within: Some(within) } => {
                 TimeDelta::from_std(within).map_or(configured, |within| within.min(configured))
             }
-            Certainty::Repeat { within: None } => configured,
-            Certainty::Ask => configured.max(self.not_accepted_counts_at(called_at) - called_at),
-            Certainty::Never => TimeDelta::zero(),
+            Resolution::Repeat { within: None } => configured,
+            Resolution::Query => configured.max(self.not_accepted_counts_at(called_at) - called_at),
+            Resolution::Impossible => TimeDelta::zero(),
         };
         called_at + limit
     }
@@ -271,8 +271,8 @@ impl RetryPolicy {
     /// Returns when to check an unknown outcome next. The delay doubles each time.
     pub(super) fn next_check(&self, called_at: DateTime<Utc>, now: DateTime<Utc>) -> DateTime<Utc> {
         let min_delay = match self.certainty {
-            Certainty::Ask => self.settings.ask_after,
-            Certainty::Repeat { .. } | Certainty::Never => REPEAT_AFTER,
+            Resolution::Query => self.settings.ask_after,
+            Resolution::Repeat { .. } | Resolution::Impossible => REPEAT_AFTER,
         };
         let delay = (now - called_at).clamp(min_delay, MAX_DELAY);
         let next = (now + delay).min(self.resolve_deadline(called_at));
@@ -306,7 +306,7 @@ impl RetryPolicy {
         });
         let delay = min_delay + min_delay * jitter / 2_000;
         // The store ignores longer waits, because only a wrong clock writes them.
-        (wait.unwrap_or_default() + delay).clamp(MIN_DELAY, LONGEST_WAIT)
+        (wait.unwrap_or_default() + delay).clamp(MIN_DELAY, MAX_DEFERRAL)
     }
 }
 

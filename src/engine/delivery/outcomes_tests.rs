@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::domain::{Address, Cadence, DeliveryId, Id, Occasion, Share, UserId};
-use crate::email::{Message, SharedContent, Text};
+use crate::domain::{Address, Cadence, DeliveryId, DeliverySource, Id, Share, UserId};
+use crate::email::{BodyText, Message, SharedContent};
 
 fn now() -> DateTime<Utc> {
     DateTime::from_timestamp(1_398_072_600, 0).unwrap()
 }
 
 fn retry() -> RetryPolicy {
-    let settings = Sending {
+    let settings = SendSettings {
         chunk: 1_000,
         in_flight: 16,
         lease: TimeDelta::minutes(5),
@@ -28,13 +28,13 @@ fn retry() -> RetryPolicy {
         patience: TimeDelta::minutes(15),
         keep: TimeDelta::days(30),
     };
-    RetryPolicy { settings, certainty: Certainty::Never }
+    RetryPolicy { settings, certainty: Resolution::Impossible }
 }
 
 /// Returns an email after this many attempts.
 fn email(attempts: u32) -> BuiltEmail {
     let id = DeliveryId::stored("digest:ada:daily:2014-04-21");
-    let occasion = Occasion::Digest(Cadence::Daily, "2014-04-21".into());
+    let occasion = DeliverySource::Digest(Cadence::Daily, "2014-04-21".into());
     let marker = Id::at(now(), [0; 8]);
     let mut row = Delivery::new(id.clone(), UserId::stored("ada"), occasion, marker, now());
     row.attempts.made = attempts;
@@ -48,11 +48,11 @@ fn email(attempts: u32) -> BuiltEmail {
             to_name: None,
             content: Arc::new(SharedContent {
                 subject: "News".into(),
-                html: Text::default(),
-                text: Text::from("News"),
+                html: BodyText::default(),
+                text: BodyText::from("News"),
             }),
-            personal: None,
-            further: Vec::new(),
+            links: None,
+            extra_headers: Vec::new(),
             at: now(),
         },
     }

@@ -3,7 +3,7 @@
 //! A row is leased, and durably `sending` with the call's reference, before the provider receives
 //! the email. It stays open until its markers are written (P2 to P5). Each brand has a sender with
 //! its theme, provider and limits; rows of an unconfigured brand wait. Start with
-//! [`Sender::finish`]; [`resolve`] handles calls without an answer.
+//! [`Sender::process_leased`]; [`resolve`] handles calls without an answer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use super::throttle::{Throttle, ThrottleState};
 use crate::context::Context;
 use crate::domain::{BrandName, Delivery, DeliveryId, DeliveryState};
 use crate::email::Mailer;
-use crate::engine::{Result, Watcher};
-use crate::store::Claim;
-use crate::wire::run_report::Ended;
+use crate::engine::{Progress, Result};
+use crate::store::RowsToLease;
+use crate::wire::run_report::EarlyEnd;
 
 mod calls;
 mod resolve;
@@ -63,7 +63,7 @@ impl Sender {
             },
             retry: RetryPolicy {
                 settings: context.config.delivery,
-                certainty: identity.mailer.certainty(),
+                certainty: identity.mailer.resolution(),
             },
             mailer: identity.mailer.clone(),
             ledger: Ledger { context: context.clone(), tally },
@@ -83,12 +83,12 @@ impl Sender {
         if brand == self.compose.brand.as_ref() {
             return Some(self.clone());
         }
-        let compose = self.compose.of_brand(brand)?;
+        let compose = self.compose.for_brand(brand)?;
         Some(Self::with_tally(compose, self.ledger.tally.clone()))
     }
 
     /// Returns whether work on new rows of any brand may start.
-    pub async fn ready(&self) -> Result<ThrottleState> {
+    pub async fn throttle_state(&self) -> Result<ThrottleState> {
         let mut state = self.throttle.before_call().await?;
         for brand in self.compose.identities.brands.keys() {
             let (ThrottleState::ClosedUntil(earliest), Some(sender)) =
@@ -110,22 +110,22 @@ impl Sender {
     /// no email may be sent.
     pub async fn drain(&self) -> Result<ThrottleState> {
         loop {
-            let state = self.ready().await?;
+            let state = self.throttle_state().await?;
             if state != ThrottleState::Open {
                 return Ok(state);
             }
             let (now, limit) = (self.context.clock.now(), self.throttle.settings().chunk);
-            let rows = self.ledger.claim(&Claim::Free(now, limit), now).await?;
+            let rows = self.ledger.claim(&RowsToLease::Unleased(now, limit), now).await?;
             if rows.is_empty() {
                 return Ok(state);
             }
-            self.finish(rows).boxed().await?;
+            self.process_leased(rows).boxed().await?;
         }
     }
 
     /// Processes rows that this worker has leased, as far as is possible now. Renews their leases
     /// meanwhile.
-    pub async fn finish(&self, rows: Vec<Delivery>) -> Result<()> {
+    pub async fn process_leased(&self, rows: Vec<Delivery>) -> Result<()> {
         self.ledger.tally.record_started(&rows);
         let ids: Vec<DeliveryId> = rows.iter().map(|row| row.id.clone()).collect();
         self.ledger.renew_while(&ids, self.process(rows).boxed()).await
@@ -133,7 +133,7 @@ impl Sender {
 
     async fn process(&self, rows: Vec<Delivery>) -> Result<()> {
         let (settled, rows): (Vec<_>, Vec<_>) =
-            rows.into_iter().partition(|row| row.state.settled());
+            rows.into_iter().partition(|row| row.state.is_settled());
         let (sending, mut pending): (Vec<_>, Vec<_>) =
             rows.into_iter().partition(|row| row.state == DeliveryState::Sending);
         // Markers first: they need no provider.
@@ -191,17 +191,17 @@ impl Sender {
     ///
     /// Deliveries that other workers settle count with their outcome. Those that remain at the end
     /// stay in the ledger for the next run and count as deferred.
-    pub async fn see_through(
+    pub async fn wait_until_settled(
         &self,
         patience: TimeDelta,
-        progress: &dyn Watcher,
-    ) -> Result<Option<Ended>> {
+        progress: &dyn Progress,
+    ) -> Result<Option<EarlyEnd>> {
         let tally = &self.ledger.tally;
         let (mut settled, mut moved) = (tally.settled(), self.context.clock.now());
         loop {
             let state = self.drain().await?;
             let next = self.count_settled().await?;
-            if let Some(ended) = state.why_ended() {
+            if let Some(ended) = state.end_reason() {
                 return Ok(Some(ended));
             }
             let now = self.context.clock.now();
@@ -215,32 +215,32 @@ impl Sender {
                 next = next.max(until);
             }
             if now >= moved + patience {
-                return Ok(Some(Ended::Patience));
+                return Ok(Some(EarlyEnd::Patience));
             }
-            if !self.rest(next.min(moved + patience), progress).await {
-                return Ok(Some(Ended::Stopped));
+            if !self.sleep_until(next.min(moved + patience), progress).await {
+                return Ok(Some(EarlyEnd::Stopped));
             }
         }
     }
 
     /// Waits until emails may be sent. Returns `None` as soon as they may, otherwise why it gave
     /// up.
-    pub async fn wait_for_gate(
+    pub async fn wait_until_open(
         &self,
         patience: TimeDelta,
-        progress: &dyn Watcher,
-    ) -> Result<Option<Ended>> {
+        progress: &dyn Progress,
+    ) -> Result<Option<EarlyEnd>> {
         let end = self.context.clock.now() + patience;
         loop {
-            let state = self.ready().await?;
+            let state = self.throttle_state().await?;
             let ThrottleState::ClosedUntil(until) = state else {
-                return Ok(state.why_ended());
+                return Ok(state.end_reason());
             };
             if self.context.clock.now() >= end {
-                return Ok(Some(Ended::Patience));
+                return Ok(Some(EarlyEnd::Patience));
             }
-            if !self.rest(until.min(end), progress).await {
-                return Ok(Some(Ended::Stopped));
+            if !self.sleep_until(until.min(end), progress).await {
+                return Ok(Some(EarlyEnd::Stopped));
             }
         }
     }
@@ -257,7 +257,7 @@ impl Sender {
             let rows = self.context.store.deliveries(ids).await?;
             let rows: Vec<Delivery> = rows.into_iter().flatten().collect();
             tally.record_started(&rows);
-            for row in rows.iter().filter(|row| !row.state.settled()) {
+            for row in rows.iter().filter(|row| !row.state.is_settled()) {
                 let not_before = row.attempts.not_before.filter(|_| row.lease.is_none());
                 // The holder of a leased row may finish at any moment.
                 let check = not_before.map_or(soon, |not_before| not_before.max(soon));
@@ -268,9 +268,9 @@ impl Sender {
     }
 
     /// Sleeps until `until`. Returns `false` as soon as the watcher asks to stop.
-    async fn rest(&self, until: DateTime<Utc>, progress: &dyn Watcher) -> bool {
+    async fn sleep_until(&self, until: DateTime<Utc>, progress: &dyn Progress) -> bool {
         loop {
-            if progress.stopping() {
+            if progress.should_stop() {
                 return false;
             }
             let wait = until - self.context.clock.now();

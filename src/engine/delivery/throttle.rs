@@ -19,11 +19,11 @@ use self::notes::{
 };
 use crate::context::Context;
 use crate::domain::delivery::Settlement;
-use crate::domain::{BrandName, DeliveryState, Pause, Sending, Share};
-use crate::email::{Mailer, Permit, PermitState};
+use crate::domain::{BrandName, DeliveryState, Pause, SendSettings, Share};
+use crate::email::{Mailer, SendPermit, SendPermitState};
 use crate::engine::Result;
 use crate::store::NoteFilter;
-use crate::wire::run_report::Ended;
+use crate::wire::run_report::EarlyEnd;
 
 mod notes;
 
@@ -93,11 +93,11 @@ pub enum ThrottleState {
 
 impl ThrottleState {
     /// Returns why a run ends in this state; `None` if it can wait or go on.
-    pub fn why_ended(&self) -> Option<Ended> {
+    pub fn end_reason(&self) -> Option<EarlyEnd> {
         match self {
             Self::Open | Self::ClosedUntil(_) => None,
-            Self::Paused(pause) => Some(Ended::Paused(pause.clone())),
-            Self::Stopping => Some(Ended::Stopped),
+            Self::Paused(pause) => Some(EarlyEnd::Paused(pause.clone())),
+            Self::Stopping => Some(EarlyEnd::Stopped),
         }
     }
 
@@ -140,8 +140,8 @@ const REPORT_CHECK_INTERVAL: TimeDelta = TimeDelta::seconds(30);
 /// identifies the brand of a call later.
 pub fn account_prefix(mailer: &dyn Mailer, brand: Option<&BrandName>) -> String {
     match brand {
-        Some(brand) => hash_prefix(&format!("{}\0{brand}", mailer.account())),
-        None => hash_prefix(&mailer.account()),
+        Some(brand) => hash_prefix(&format!("{}\0{brand}", mailer.account_id())),
+        None => hash_prefix(&mailer.account_id()),
     }
 }
 
@@ -192,7 +192,7 @@ impl ProviderAccount {
     }
 
     /// Returns whether the process is shutting down, so that no new call may start.
-    pub(crate) fn is_ending(&self) -> bool {
+    pub(crate) fn is_shutting_down(&self) -> bool {
         self.stop.get().is_some_and(|stop| *stop.borrow())
     }
 }
@@ -246,16 +246,16 @@ impl AccountState {
 
 impl Throttle {
     /// Returns limits, lease durations and the shares of failures that pause sending.
-    pub(super) fn settings(&self) -> &Sending {
+    pub(super) fn settings(&self) -> &SendSettings {
         &self.context.config.delivery
     }
 
     /// Checks that a call may start now. Returns the reason and the wait if it may not.
     pub(super) async fn before_send(
         &self,
-        permit: &Permit,
+        permit: &SendPermit,
     ) -> Result<(), (String, Option<DateTime<Utc>>)> {
-        if let Some(reason) = permit.withheld() {
+        if let Some(reason) = permit.withheld_reason() {
             return Err((reason, None));
         }
         match self.before_call().await {
@@ -271,34 +271,36 @@ impl Throttle {
     /// The permit ends half a lease from now, so the clocks of several machines may differ. It also
     /// ends one lease after `tried`, because [`super::outcomes`] relies on that. It checks the wall
     /// clock and the monotonic clock, so a process that was suspended notices it.
-    pub(super) fn send_permit(&self, tried: DateTime<Utc>) -> Permit {
+    pub(super) fn send_permit(&self, tried: DateTime<Utc>) -> SendPermit {
         let (now, lease) = (self.context.clock.now(), self.settings().lease);
         let until = (now + lease / 2).min(tried + lease);
         let (start, duration) = (Instant::now(), (until - now).to_std().unwrap_or_default());
         let (clock, account) = (self.context.clock.clone(), self.account.clone());
-        Permit::new(move || {
+        SendPermit::new(move || {
             if clock.now() >= until || start.elapsed() >= duration {
-                PermitState::Over
-            } else if account.is_ending() {
-                PermitState::Ending
+                SendPermitState::Lost
+            } else if account.is_shutting_down() {
+                SendPermitState::ShuttingDown
             } else {
-                PermitState::Given
+                SendPermitState::Valid
             }
         })
     }
 
     /// Returns the same permit, which also becomes stale [`MAX_CHECK_AGE`] after the checks.
-    pub(super) fn fresh_permit(&self, permit: Permit, checked: DateTime<Utc>) -> Permit {
+    pub(super) fn fresh_permit(&self, permit: SendPermit, checked: DateTime<Utc>) -> SendPermit {
         let clock = self.context.clock.clone();
-        Permit::new(move || match permit.state() {
-            PermitState::Given if clock.now() - checked > MAX_CHECK_AGE => PermitState::Stale,
+        SendPermit::new(move || match permit.state() {
+            SendPermitState::Valid if clock.now() - checked > MAX_CHECK_AGE => {
+                SendPermitState::Stale
+            }
             state => state,
         })
     }
 
     /// Returns whether a call may start now, by the notes and the state of this process.
     pub async fn before_call(&self) -> Result<ThrottleState> {
-        if self.account.is_ending() {
+        if self.account.is_shutting_down() {
             return Ok(ThrottleState::Stopping);
         }
         let notes = self.context.store.notes(NoteFilter::Prefix(PAUSE)).await?;
@@ -403,7 +405,7 @@ impl Throttle {
         option: &str,
     ) -> Option<String> {
         let has_enough = total >= u64::from(self.settings().stop_after);
-        (has_enough && share.is_passed_by(part, total)).then(|| {
+        (has_enough && share.is_exceeded_by(part, total)).then(|| {
             format!(
                 "{part} of the last {total} emails {what}, more than delivery.{option} of {share}"
             )

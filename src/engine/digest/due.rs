@@ -3,17 +3,17 @@
 //! A tick reads only users whose hour has come since the last complete tick. That time is stored in
 //! a note, so a later tick, of any process, makes up for one that was missed. Other causes make
 //! digests due as well, such as a confirmed address. So a full scan runs every `digest.full_scan`,
-//! without a usable note ([`Ticks::read`]), and if too many users are due.
+//! without a usable note ([`DigestScanProgress::parse`]), and if too many users are due.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{DigestRequest, Digests, Run};
+use super::{DigestRequest, DigestService, Run};
 use crate::context::Context;
-use crate::domain::digest_content::retry_at;
-use crate::domain::schedule::{Common, DueChoices, TICK, Ticks};
-use crate::domain::{DeliveryId, DeliveryState, Due, Occasion, Schedule, User, UserId};
-use crate::engine::{Result, Watcher};
-use crate::store::{Deliveries, DeliveryFilter, PeopleFilter, Span, UserField};
+use crate::domain::digest_content::next_retry_at;
+use crate::domain::schedule::{DigestDefaults, DigestScanProgress, DueUserFilter, SCAN_INTERVAL};
+use crate::domain::{DeliveryId, DeliverySource, DeliveryState, DuePeriod, Schedule, User, UserId};
+use crate::engine::{Progress, Result};
+use crate::store::{Deliveries, DeliveryFilter, TimeRange, UserField, UserFilter};
 use crate::wire::run_report::DigestReport;
 
 /// The number of users or failed deliveries in one read.
@@ -22,22 +22,24 @@ const PAGE: usize = 10_000;
 const MAX_DUE_USERS: usize = 200_000;
 /// Users who became due this shortly before a tick are read by the next one too. An event can have
 /// a time before the hour and be accepted after it.
-const SLACK: TimeDelta = TICK;
+const SLACK: TimeDelta = SCAN_INTERVAL;
 /// The longest period, with a margin. A digest that failed before it belongs to a past period.
 const LONGEST_PERIOD: TimeDelta = TimeDelta::days(8);
 
-impl Digests {
+impl DigestService {
     /// Sends the digests that became due since the last complete tick.
-    pub async fn tick(&self, progress: &dyn Watcher) -> Result<DigestReport> {
+    pub async fn tick(&self, progress: &dyn Progress) -> Result<DigestReport> {
         let now = self.context.clock.now();
         let full_scan = self.context.config.digest.full_scan;
-        let common = Common {
+        let common = DigestDefaults {
             schedule: self.context.config.digest.schedule,
-            mandatory: self.context.policies.always_emailed().next().is_some(),
+            sends_mandatory: self.context.policies.emailed_mandatory_kinds().next().is_some(),
         };
         let store = &self.context.store;
-        let note = store.note(Ticks::NOTE).await?;
-        let ticks = note.as_deref().and_then(|text| Ticks::read(text, &common, full_scan, now));
+        let note = store.note(DigestScanProgress::NOTE).await?;
+        let ticks = note
+            .as_deref()
+            .and_then(|text| DigestScanProgress::parse(text, &common, full_scan, now));
         // A user who is not found is skipped until the next full scan, so reads must be current.
         store.catch_up().await?;
         // Read before any stack. The stacks then contain all events from before the oldest pending
@@ -45,42 +47,44 @@ impl Digests {
         let oldest_pending = store.pending(1).await?.oldest;
         let complete_until = oldest_pending.map_or(now, |oldest| oldest.min(now));
         let users = match &ticks {
-            Some(ticks) => self.fallen_due(&common, ticks.due, now).await?,
+            Some(ticks) => self.users_due_between(&common, ticks.due, now).await?,
             None => None,
         };
         let is_full_scan = users.is_none();
         let request = DigestRequest { at: Some(now), users, ..DigestRequest::default() };
         let mut report = DigestReport::default();
         let skipped_open = Run::new(self, &request, &mut report, None, progress).scan().await?;
-        if is_complete(&report) && !progress.stopping() {
+        if is_complete(&report) && !progress.should_stop() {
             let (last_full_scan, due) = match &ticks {
                 // Too many users are due to read those within [`SLACK`] again.
                 Some(_) if is_full_scan => (now, complete_until),
                 // Users with an open email are read again when it has ended.
-                Some(ticks) if skipped_open => (ticks.all, ticks.due.min(complete_until - SLACK)),
-                Some(ticks) => (ticks.all, complete_until - SLACK),
+                Some(ticks) if skipped_open => {
+                    (ticks.last_full_scan, ticks.due.min(complete_until - SLACK))
+                }
+                Some(ticks) => (ticks.last_full_scan, complete_until - SLACK),
                 // The scan skipped users; read as far back as the limit below permits.
                 None if skipped_open => (now, DateTime::<Utc>::MIN_UTC),
                 None => (now, complete_until - SLACK),
             };
-            let ticks = Ticks {
+            let ticks = DigestScanProgress {
                 // A full scan covers longer delays.
                 due: due.max(last_full_scan - full_scan),
-                all: last_full_scan,
-                common: common.summary(),
+                last_full_scan,
+                defaults_summary: common.summary(),
             };
             let text = serde_json::to_string(&ticks).unwrap_or_default();
             // If the note has changed, another process has completed a tick at the same time.
-            store.swap_note(Ticks::NOTE, note.as_deref(), Some(&text)).await?;
+            store.swap_note(DigestScanProgress::NOTE, note.as_deref(), Some(&text)).await?;
         }
         Ok(report)
     }
 
     /// Returns the users who become due in this interval, or whose failed digest is retried. They
     /// are in no particular order. Returns `None` if there are too many.
-    pub async fn fallen_due(
+    pub async fn users_due_between(
         &self,
-        common: &Common,
+        common: &DigestDefaults,
         after: DateTime<Utc>,
         until: DateTime<Utc>,
     ) -> Result<Option<Vec<UserId>>> {
@@ -90,10 +94,10 @@ impl Digests {
         let store = &self.context.store;
         let names = store.values(UserField::Zone).await?;
         let zones = names.iter().filter_map(|name| name.parse().ok()).map(Some).chain([None]);
-        for choices in zones.flat_map(|tz| DueChoices::between(tz, common, after, until)) {
-            let (filter, mut last) = (PeopleFilter::Chose(&choices), None);
+        for choices in zones.flat_map(|tz| DueUserFilter::due_between(tz, common, after, until)) {
+            let (filter, mut last) = (UserFilter::Choices(&choices), None);
             loop {
-                let page = store.find_people(&filter, last.as_ref(), PAGE).await?;
+                let page = store.find_users(&filter, last.as_ref(), PAGE).await?;
                 let is_last = page.len() < PAGE;
                 last = page.last().cloned();
                 due_users.extend(page);
@@ -115,7 +119,7 @@ impl Digests {
         after: DateTime<Utc>,
         until: DateTime<Utc>,
     ) -> Result<Option<Vec<UserId>>> {
-        let span = Span::since(until - LONGEST_PERIOD);
+        let span = TimeRange::since(until - LONGEST_PERIOD);
         let filter = DeliveryFilter::State(DeliveryState::Failed, span, None);
         let mut rows = self.context.store.find_deliveries(&filter, PAGE).await?;
         if rows.len() == PAGE {
@@ -123,7 +127,8 @@ impl Digests {
         }
         let is_due = |at: DateTime<Utc>| after < at && at <= until;
         rows.retain(|row| {
-            matches!(row.occasion, Occasion::Digest(..)) && retry_at(row).is_some_and(is_due)
+            matches!(row.source, DeliverySource::Digest(..))
+                && next_retry_at(row).is_some_and(is_due)
         });
         Ok(Some(rows.into_iter().map(|row| row.user).collect()))
     }
@@ -131,7 +136,7 @@ impl Digests {
 
 /// Returns whether the run sent all due digests that it could.
 fn is_complete(report: &DigestReport) -> bool {
-    report.due.held == 0 && !report.limited && report.ended.is_none()
+    report.due.not_started == 0 && !report.is_limited && report.ended.is_none()
 }
 
 /// Returns when an event that happens now would be in a digest; `None` if the user gets none. Skips
@@ -139,28 +144,28 @@ fn is_complete(report: &DigestReport) -> bool {
 pub async fn next_digest(context: &Context, user: &User) -> Result<Option<DateTime<Utc>>> {
     let schedule = user.schedule(&context.config.digest.schedule);
     let (store, now) = (&*context.store, context.clock.now());
-    next(store, &user.id, &schedule, None, now).await
+    next_digest_for(store, &user.id, &schedule, None, now).await
 }
 
 /// Returns when the next digest is due for a user whose oldest event for it happened at `oldest`. A
 /// time in the past means that the next run sends it. Returns `None` if the user gets no digest.
-pub async fn next(
+pub async fn next_digest_for(
     deliveries: &dyn Deliveries,
     user: &UserId,
     schedule: &Schedule,
     oldest: Option<DateTime<Utc>>,
     now: DateTime<Utc>,
 ) -> Result<Option<DateTime<Utc>>> {
-    let is_wanted = |due: &Due| oldest.is_some_and(|oldest| oldest < due.at);
+    let is_wanted = |due: &DuePeriod| oldest.is_some_and(|oldest| oldest < due.at);
     let last = schedule.last_due(now).filter(is_wanted);
-    let dues: Vec<Due> = last.into_iter().chain(schedule.dues_after(now)).collect();
-    let id = |due: &Due| DeliveryId::digest(user, schedule.cadence, &due.period);
+    let dues: Vec<DuePeriod> = last.into_iter().chain(schedule.dues_after(now)).collect();
+    let id = |due: &DuePeriod| DeliveryId::digest(user, schedule.cadence, &due.period);
     let ids: Vec<DeliveryId> = dues.iter().map(id).collect();
     for (due, row) in dues.iter().zip(deliveries.deliveries(&ids).await?) {
         let Some(row) = row else {
             return Ok(Some(due.at));
         };
-        if let Some(retry) = retry_at(&row).filter(|_| due.at <= now) {
+        if let Some(retry) = next_retry_at(&row).filter(|_| due.at <= now) {
             let next = schedule.next_due(now).map_or(retry, |next| next.at.min(retry));
             return Ok(Some(next));
         }

@@ -3,14 +3,16 @@
 use chrono::{DateTime, Utc};
 
 use super::{DueUser, Run};
-use crate::domain::digest_content::{assemble, retry_at, showable, wanted};
-use crate::domain::user::Unmailable;
+use crate::domain::digest_content::{
+    build_digest_content, digest_events, events_to_show, next_retry_at,
+};
+use crate::domain::user::UnmailableReason;
 use crate::domain::{
     Cadence, Day, Delivery, DeliveryId, DeliveryState, EmailContent, EmailScope, Event, User,
     UserStacks,
 };
 use crate::engine::Result;
-use crate::engine::feedback::suppressions::Suppressed;
+use crate::engine::feedback::suppressions::SuppressedAddresses;
 
 impl Run<'_> {
     /// Returns the users whose digest is due and not empty, with its content. `users` are the
@@ -21,7 +23,7 @@ impl Run<'_> {
         users: Vec<Option<User>>,
     ) -> Result<Vec<(DueUser<'s>, EmailContent)>> {
         let store = &*self.digests.context.store;
-        let suppressed = Suppressed::among(store, users.iter().flatten()).await?;
+        let suppressed = SuppressedAddresses::load_for(store, users.iter().flatten()).await?;
         let (backlog, window_start) = (&self.digests.backlog, self.backlog_totals.window_start);
         let is_older = |day: Day| day < window_start;
         let user_backlogs = backlog
@@ -38,7 +40,7 @@ impl Run<'_> {
         let room = self.request.limit.map_or(usize::MAX, |limit| {
             limit.saturating_sub(report.due.users - report.due.busy) as usize
         });
-        report.limited = due.len() > room;
+        report.is_limited = due.len() > room;
         due.truncate(room);
         report.due.users += due.len() as u64;
         report.due.events += due.iter().map(|(_, content)| content.total).sum::<u64>();
@@ -50,19 +52,19 @@ impl Run<'_> {
         &mut self,
         stacks: &'s UserStacks,
         user: Option<User>,
-        suppressed: &Suppressed,
+        suppressed: &SuppressedAddresses,
     ) -> Option<DueUser<'s>> {
         let (context, request) = (&self.digests.context, self.request);
         let counts = &mut self.report.users;
         let Some(user) = user else {
-            let unknown = Unmailable::Unknown.as_str();
+            let unknown = UnmailableReason::Unknown.as_str();
             *counts.unmailable.entry(unknown).or_default() += 1;
             return None;
         };
         let default = &context.config.digest.schedule;
-        let (schedule, _) = user.digests(default);
-        let wanted_in = |scope| wanted(stacks, &user, scope, &context.policies);
-        let mandatory = match suppressed.digests(&user, default) {
+        let (schedule, _) = user.digest_schedule(default);
+        let wanted_in = |scope| digest_events(stacks, &user, scope, &context.policies);
+        let mandatory = match suppressed.digest_schedule(&user, default) {
             Some((_, EmailScope::MandatoryOnly)) => wanted_in(EmailScope::MandatoryOnly),
             _ => Vec::new(),
         };
@@ -81,13 +83,13 @@ impl Run<'_> {
             return None;
         }
         counts.pending += 1;
-        if let Err(why) = suppressed.mailable(&user)
+        if let Err(why) = suppressed.check_mailable(&user)
             && !is_mandatory_only
         {
             *counts.unmailable.entry(why.as_str()).or_default() += 1;
             return None;
         }
-        let due = schedule.last_due(self.at).filter(|due| request.now || oldest < due.at);
+        let due = schedule.last_due(self.at).filter(|due| request.ignore_hours || oldest < due.at);
         let Some(due) = due else {
             counts.waiting += 1;
             let next = schedule.next_due(self.at).map(|due| due.at);
@@ -114,8 +116,8 @@ impl Run<'_> {
         let mut remaining = Vec::with_capacity(due.len());
         for (mut due_user, row) in due.into_iter().zip(existing) {
             if let Some(row) = &row {
-                let next_retry = retry_at(row);
-                if !next_retry.is_some_and(|at| at <= now || self.request.now) {
+                let next_retry = next_retry_at(row);
+                if !next_retry.is_some_and(|at| at <= now || self.request.ignore_hours) {
                     self.count_existing(row, next_retry);
                     continue;
                 }
@@ -134,9 +136,9 @@ impl Run<'_> {
         if row.state == DeliveryState::Failed {
             let users = &mut report.users;
             users.failed_already += 1;
-            users.tried_again = users.tried_again.into_iter().chain(next_retry).min();
-        } else if row.state.settled() {
-            report.users.mailed_already += 1;
+            users.next_retry = users.next_retry.into_iter().chain(next_retry).min();
+        } else if row.state.is_settled() {
+            report.users.emailed_already += 1;
         } else if !request.dry_run && (row.lease.is_none() || request.patience.is_some()) {
             // The leaseholder may be dead, so a run that waits also finishes such rows.
             report.left_over += tally.record_started(std::slice::from_ref(row));
@@ -157,29 +159,31 @@ impl Run<'_> {
         let (policies, caps) = (&context.policies, context.config.digest.caps);
         let events =
             || due.iter().flat_map(|due_user| &due_user.wanted).map(|pending| pending.event);
-        catalog.load(events()).await?;
+        catalog.load_objects_and_retractions(events()).await?;
         for event in events() {
-            report.unknown_names.note(event, catalog, policies);
+            report.unknown_names.add_unknown(event, catalog, policies);
         }
         // Only a dry run shows these emails. Sending builds them again, and loads the reasons then.
         let reasons = if self.on_digest.is_some() {
-            let applies = |event: &Event| catalog.applies(event).is_some();
-            let shown = |due_user: &'_ DueUser<'s>| showable(&due_user.wanted, caps, applies);
+            let applies = |event: &Event| catalog.applicable_object(event).is_some();
+            let shown = |due_user: &'_ DueUser<'s>| events_to_show(&due_user.wanted, caps, applies);
             let shown: Vec<_> =
                 due.iter().map(|due_user| (&due_user.user.id, shown(due_user))).collect();
-            Some(self.sender.compose.reasons(&shown, catalog).await?)
+            Some(self.sender.compose.load_reasons(&shown, catalog).await?)
         } else {
             None
         };
         let mut with_content = Vec::with_capacity(due.len());
         for due_user in due {
             let event_data = |event: &Event| catalog.event_data(event);
-            let Some(mut content) = assemble(&due_user.wanted, policies, caps, event_data) else {
+            let Some(mut content) =
+                build_digest_content(&due_user.wanted, policies, caps, event_data)
+            else {
                 report.users.withdrawn += 1;
                 continue;
             };
             if let Some(reasons) = &reasons {
-                content.because = reasons.because(&due_user.user.id, &content);
+                content.follow_reasons = reasons.followed_things(&due_user.user.id, &content);
             }
             with_content.push((due_user, content));
         }

@@ -3,7 +3,7 @@
 //! A full run reads such a day until it finds no wanted event there, and notes the counts. Events
 //! older than `digest.max_age` expire: they are counted once, noted and reported (P3). A note only
 //! replaces the note that was read ([`crate::store::Notes::swap_note`]). If the day changes
-//! meanwhile, the note of that change ([`BacklogDays::reset_note`]) is kept.
+//! meanwhile, the note of that change ([`BacklogService::reset_note`]) is kept.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -12,21 +12,21 @@ use chrono::{DateTime, Utc};
 use futures::StreamExt;
 
 use crate::context::Context;
-use crate::domain::day_stack::{BadStack, EventAt};
-use crate::domain::digest_content::wanted;
+use crate::domain::day_stack::{DefectiveStack, StackEvent};
+use crate::domain::digest_content::digest_events;
 use crate::domain::{
-    Backlog, Cadence, Day, DayNote, DaySet, DaysRead, Delivery, Event, PendingCounts, User, UserId,
-    UserStacks,
+    Backlog, Cadence, Day, DayNote, DaySet, Delivery, DigestDays, Event, PendingCounts, User,
+    UserId, UserStacks,
 };
-use crate::engine::eligibility::{self, event_facts::Catalog};
-use crate::engine::feedback::suppressions::Suppressed;
+use crate::engine::eligibility::{self, event_facts::EventFacts};
+use crate::engine::feedback::suppressions::SuppressedAddresses;
 use crate::engine::{Error, Result};
 use crate::store::{self, DeliveryFilter, NewMarker, NoteFilter};
-use crate::wire::status::OlderDays;
+use crate::wire::status::BacklogStatus;
 
 /// Finds and notes the backlog of days that have left the window.
 #[derive(Clone)]
-pub struct BacklogDays {
+pub struct BacklogService {
     pub(crate) context: Arc<Context>,
 }
 
@@ -51,7 +51,7 @@ pub struct Expired {
 
 impl OldDay {
     fn new(day: Day, note_text: Option<String>) -> Self {
-        let note = note_text.as_deref().and_then(DayNote::read);
+        let note = note_text.as_deref().and_then(DayNote::parse);
         Self { day, note_text, note }
     }
 
@@ -66,7 +66,7 @@ impl OldDay {
 #[derive(Debug, Default)]
 pub struct OldDays {
     /// Days whose events are still emailed.
-    pub older: Vec<OldDay>,
+    pub mailable: Vec<OldDay>,
     /// Days on which the last full run found only events of users who could not be emailed. They
     /// are emailed once their users can be.
     pub blocked: Vec<OldDay>,
@@ -80,7 +80,7 @@ impl OldDays {
     /// Returns the days whose events are still emailed, or would be if their users could be
     /// emailed.
     pub fn with_blocked(&self) -> impl Iterator<Item = &OldDay> {
-        self.older.iter().chain(&self.blocked)
+        self.mailable.iter().chain(&self.blocked)
     }
 }
 
@@ -99,44 +99,44 @@ pub struct UserBacklog<'a> {
     /// The user.
     pub user: &'a UserId,
     /// Events that their next digest includes.
-    pub mailable: Vec<EventAt<'a>>,
+    pub mailable: Vec<StackEvent<'a>>,
     /// Events that wait because the user may not be emailed.
-    pub blocked: Vec<EventAt<'a>>,
+    pub blocked: Vec<StackEvent<'a>>,
 }
 
 /// The number of users in one read of the stacks.
 pub(super) const SCAN_CHUNK: usize = 1_000;
 
-impl BacklogDays {
+impl BacklogService {
     /// Returns the window at `at`, and the range of older days that may still be emailed.
-    pub fn days_read(&self, at: DateTime<Utc>) -> DaysRead {
+    pub fn days_to_read(&self, at: DateTime<Utc>) -> DigestDays {
         let config = &self.context.config;
-        DaysRead::of(at, config.window_back, config.digest.max_age)
+        DigestDays::at(at, config.window_days_back, config.digest.max_age)
     }
 
     /// Returns the days before the window that may have a backlog. Reads the names of the days and
     /// their notes, but no stack.
-    pub async fn old_days(&self, days: &DaysRead) -> store::Result<OldDays> {
+    pub async fn old_days(&self, days: &DigestDays) -> store::Result<OldDays> {
         let store = &self.context.store;
         let days_with_stacks = store.days().await?;
         let mut notes: HashMap<Day, String> = store
             .notes(NoteFilter::Prefix(DayNote::PREFIX))
             .await?
             .into_iter()
-            .filter_map(|(name, text)| Some((DayNote::day(&name)?, text)))
+            .filter_map(|(name, text)| Some((DayNote::day_of_note(&name)?, text)))
             .collect();
         let mut old_days = OldDays::default();
         for day in days_with_stacks {
             let old = OldDay::new(day, notes.remove(&day));
             let is_noted =
                 |condition: fn(&DayNote) -> bool| old.note.as_ref().is_some_and(condition);
-            if days.is_older(day) && !is_noted(DayNote::is_clear) {
-                old_days.older.push(old);
-            } else if days.is_older(day) && is_noted(DayNote::is_blocked) {
+            if days.is_backlog(day) && !is_noted(DayNote::has_no_mailable) {
+                old_days.mailable.push(old);
+            } else if days.is_backlog(day) && is_noted(DayNote::has_only_blocked) {
                 old_days.blocked.push(old);
-            } else if days.is_too_old(day) && !is_noted(DayNote::is_settled) {
+            } else if days.is_expired(day) && !is_noted(DayNote::has_nothing_to_expire) {
                 old_days.too_old.push(old);
-            } else if days.is_too_old(day) && !old.expired().all.is_nothing() {
+            } else if days.is_expired(day) && !old.expired().all.is_zero() {
                 old_days.expired.push(day);
             }
         }
@@ -145,7 +145,7 @@ impl BacklogDays {
 
     /// Returns one day with its note.
     pub async fn day(&self, day: Day) -> store::Result<OldDay> {
-        Ok(OldDay::new(day, self.context.store.note(&DayNote::name(day)).await?))
+        Ok(OldDay::new(day, self.context.store.note(&DayNote::note_name(day)).await?))
     }
 
     /// Stores the backlog of a day that was read completely. Stores nothing if the day has changed
@@ -161,12 +161,13 @@ impl BacklogDays {
     }
 
     /// Returns the noted counts of days before the window, without reading these days.
-    pub async fn summary(&self) -> store::Result<OlderDays> {
+    pub async fn summary(&self) -> store::Result<BacklogStatus> {
         let store = &self.context.store;
         let days_with_stacks = store.days().await?;
-        let mut summary = OlderDays::default();
+        let mut summary = BacklogStatus::default();
         for (name, text) in store.notes(NoteFilter::Prefix(DayNote::PREFIX)).await? {
-            let (Some(day), Some(note)) = (DayNote::day(&name), DayNote::read(&text)) else {
+            let (Some(day), Some(note)) = (DayNote::day_of_note(&name), DayNote::parse(&text))
+            else {
                 continue;
             };
             // A day that was dropped by force has no backlog any more.
@@ -175,7 +176,7 @@ impl BacklogDays {
                 summary.blocked_events += note.blocked.unwrap_or_default().events;
             }
             summary.expired_blocked += note.expired_blocked;
-            if !note.expired.is_nothing() {
+            if !note.expired.is_zero() {
                 summary.expired.insert(day, note.expired);
             }
         }
@@ -197,14 +198,14 @@ impl BacklogDays {
     /// changed.
     pub async fn expire(&self, old: &OldDay, at: DateTime<Utc>) -> Result<Option<Expired>> {
         self.context.store.catch_up().await?;
-        let current = self.count(old.day).await?;
-        if !current.in_open_deliveries.is_nothing() {
+        let current = self.count_backlog(old.day).await?;
+        if !current.in_open_deliveries.is_zero() {
             return Ok(None);
         }
         let before = old.expired();
         let new = Expired {
-            all: current.backlog.all().without(before.all),
-            blocked: current.backlog.blocked.without(before.blocked),
+            all: current.backlog.total().saturating_sub(before.all),
+            blocked: current.backlog.blocked.saturating_sub(before.blocked),
         };
         let expired =
             Expired { all: before.all.plus(new.all), blocked: before.blocked.plus(new.blocked) };
@@ -213,15 +214,15 @@ impl BacklogDays {
     }
 
     /// Counts the current backlog of one day.
-    pub async fn count(&self, day: Day) -> Result<DayBacklog> {
-        let mut catalog = Catalog::of_emails(&self.context);
+    pub async fn count_backlog(&self, day: Day) -> Result<DayBacklog> {
+        let mut catalog = EventFacts::for_emails(&self.context);
         let mut total = DayBacklog::default();
         let store = &*self.context.store;
         let mut chunks = store.scan(DaySet::ending(day, 0), None, SCAN_CHUNK);
         while let Some(chunk) = chunks.next().await {
             let mut stacks = chunk?;
             let users = eligibility::exclude_ineligible(&mut stacks, &mut catalog).await?;
-            let suppressed = Suppressed::among(store, users.iter().flatten()).await?;
+            let suppressed = SuppressedAddresses::load_for(store, users.iter().flatten()).await?;
             let user_backlogs =
                 self.user_backlogs(&stacks, &users, &suppressed, &mut catalog, |_| true).await?;
             let ids: Vec<UserId> =
@@ -252,8 +253,8 @@ impl BacklogDays {
         &self,
         all_stacks: &'a [UserStacks],
         users: &[Option<User>],
-        suppressed: &Suppressed,
-        catalog: &mut Catalog,
+        suppressed: &SuppressedAddresses,
+        catalog: &mut EventFacts,
         is_included: impl Fn(Day) -> bool,
     ) -> Result<Vec<UserBacklog<'a>>> {
         let policies = &self.context.policies;
@@ -263,15 +264,16 @@ impl BacklogDays {
             let Some(user) = user.as_ref().filter(|_| has_days) else {
                 continue;
             };
-            let (schedule, wished_scope) = user.digests(&self.context.config.digest.schedule);
+            let (schedule, wished_scope) =
+                user.digest_schedule(&self.context.config.digest.schedule);
             if schedule.cadence == Cadence::Never {
                 continue;
             }
-            let allowed_scope = suppressed.scope(user).ok();
-            let mut events = wanted(stacks, user, wished_scope, policies);
+            let allowed_scope = suppressed.email_scope(user).ok();
+            let mut events = digest_events(stacks, user, wished_scope, policies);
             events.retain(|pending| is_included(pending.position.stack.day));
-            let may_be_emailed = |pending: &EventAt<'_>| {
-                allowed_scope.is_some_and(|scope| scope.admits(&pending.event.t, policies))
+            let may_be_emailed = |pending: &StackEvent<'_>| {
+                allowed_scope.is_some_and(|scope| scope.admits(&pending.event.kind, policies))
             };
             let (mailable, blocked) = events.into_iter().partition(may_be_emailed);
             user_backlogs.push(UserBacklog { user: &stacks.user, mailable, blocked });
@@ -280,9 +282,10 @@ impl BacklogDays {
         for UserBacklog { mailable, blocked, .. } in &user_backlogs {
             events.extend(mailable.iter().chain(blocked).map(|pending| pending.event));
         }
-        catalog.load(events.into_iter()).await?;
+        catalog.load_objects_and_retractions(events.into_iter()).await?;
         user_backlogs.retain_mut(|UserBacklog { mailable, blocked, .. }| {
-            let applies = |pending: &EventAt<'_>| catalog.applies(pending.event).is_some();
+            let applies =
+                |pending: &StackEvent<'_>| catalog.applicable_object(pending.event).is_some();
             mailable.retain(applies);
             blocked.retain(applies);
             !(mailable.is_empty() && blocked.is_empty())
@@ -296,16 +299,16 @@ impl BacklogDays {
     pub async fn flush(&self, user: &UserId) -> Result<u64> {
         let now = self.context.clock.now();
         self.context.store.catch_up().await?;
-        let window = self.days_read(now).window;
+        let window = self.days_to_read(now).window;
         let mut older = self.context.store.days().await?;
         older.retain(|day| *day < window.first());
         let users = std::slice::from_ref(user);
-        let mut stacks = self.context.store.windows(window.with(older), users).await?;
+        let mut stacks = self.context.store.windows(window.extended_by(older), users).await?;
         let watermarks = stacks.first().map(UserStacks::watermarks).unwrap_or_default();
         if watermarks.is_empty() {
             return Ok(0);
         }
-        let mut catalog = Catalog::of_emails(&self.context);
+        let mut catalog = EventFacts::for_emails(&self.context);
         eligibility::exclude_ineligible(&mut stacks, &mut catalog).await?;
         let flushed = stacks.iter().map(|stacks| stacks.pending().len() as u64).sum();
         let marker = NewMarker::Flushed(user.clone(), self.context.ids.next(now), watermarks);
@@ -336,7 +339,7 @@ impl BacklogDays {
             expired_blocked: expired.blocked,
         };
         let text = serde_json::to_string(&note).unwrap_or_default();
-        let (store, name) = (&self.context.store, DayNote::name(old.day));
+        let (store, name) = (&self.context.store, DayNote::note_name(old.day));
         store.swap_note(&name, old.note_text.as_deref(), Some(&text)).await
     }
 }
@@ -355,7 +358,7 @@ pub(super) struct BacklogTotals {
 }
 
 impl BacklogTotals {
-    pub(super) fn new(days: &DaysRead) -> Self {
+    pub(super) fn new(days: &DigestDays) -> Self {
         Self {
             window_start: days.window.first(),
             days: BTreeMap::new(),
@@ -366,7 +369,7 @@ impl BacklogTotals {
     }
 
     /// Records stacks that could not be read.
-    pub(super) fn skip_days_of(&mut self, bad: &[BadStack]) {
+    pub(super) fn skip_days_of(&mut self, bad: &[DefectiveStack]) {
         self.skipped_days.extend(bad.iter().map(|stack| stack.day));
     }
 
@@ -375,7 +378,11 @@ impl BacklogTotals {
         self.add_part(&user.blocked, |backlog| &mut backlog.blocked);
     }
 
-    fn add_part(&mut self, events: &[EventAt<'_>], part: fn(&mut Backlog) -> &mut PendingCounts) {
+    fn add_part(
+        &mut self,
+        events: &[StackEvent<'_>],
+        part: fn(&mut Backlog) -> &mut PendingCounts,
+    ) {
         let mut events_by_day: BTreeMap<Day, u64> = BTreeMap::new();
         for pending in events {
             *events_by_day.entry(pending.position.stack.day).or_default() += 1;
@@ -390,7 +397,7 @@ impl BacklogTotals {
     /// stack is omitted. The next run reads it again, until that stack is repaired or too old.
     pub(super) async fn store(
         &self,
-        backlog_days: &BacklogDays,
+        backlog_days: &BacklogService,
         old_days: &OldDays,
         at: DateTime<Utc>,
     ) -> Result<()> {

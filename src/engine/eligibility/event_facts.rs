@@ -12,11 +12,12 @@ use chrono::{DateTime, Utc};
 use foldhash::fast::RandomState;
 
 use crate::context::Context;
-use crate::domain::day_stack::retracts;
-use crate::domain::email_content::EventData;
+use crate::domain::day_stack::retraction_covers;
+use crate::domain::email_content::DisplayData;
 use crate::domain::{
-    Details, Event, EventType, Exclusion, Facts, Id, Object, ObjectId, ObjectKey, ObjectState,
-    Policies, Position, Purpose, Stack, UnknownObjects, UserId, UserStacks, classify, distinct,
+    Details, EligibilityFacts, Event, EventType, Exclusion, Id, Object, ObjectId, ObjectKey,
+    ObjectState, Policies, Position, Purpose, Stack, UnknownObjects, UserId, UserStacks, classify,
+    distinct,
 };
 use crate::engine::feed::cache::{CacheVersion, FeedCache, ObjectFacts};
 use crate::store::Result;
@@ -66,7 +67,7 @@ struct LoadedFacts {
 }
 
 /// The loaded facts about events.
-pub struct Catalog {
+pub struct EventFacts {
     context: Arc<Context>,
     /// The feed cache, if the catalog is for feeds. They show unknown objects by their ids, unless
     /// their type has a model.
@@ -84,9 +85,9 @@ pub struct Catalog {
     retractions_until: Option<DateTime<Utc>>,
 }
 
-impl Catalog {
+impl EventFacts {
     /// Creates a catalog for emails, which always reads the store.
-    pub fn of_emails(context: &Arc<Context>) -> Self {
+    pub fn for_emails(context: &Arc<Context>) -> Self {
         Self {
             context: context.clone(),
             cache: None,
@@ -101,11 +102,11 @@ impl Catalog {
 
     /// Creates a catalog for feeds.
     pub fn for_feeds(context: &Arc<Context>, cache: &Arc<FeedCache>) -> Self {
-        Self { cache: Some(cache.clone()), ..Self::of_emails(context) }
+        Self { cache: Some(cache.clone()), ..Self::for_emails(context) }
     }
 
     /// Returns the objects with these keys, in the same order.
-    pub async fn records(&self, keys: &[ObjectKey]) -> Result<Vec<Option<Object>>> {
+    pub async fn read_objects(&self, keys: &[ObjectKey]) -> Result<Vec<Option<Object>>> {
         let mut objects = Vec::with_capacity(keys.len());
         for keys in keys.chunks(RECORDS_PER_READ) {
             objects.extend(self.context.store.objects(keys).await?);
@@ -122,7 +123,7 @@ impl Catalog {
     }
 
     /// Ignores retractions after `at`. An email that was built then included these events.
-    pub fn for_email_of(mut self, at: DateTime<Utc>) -> Self {
+    pub fn ignoring_retractions_after(mut self, at: DateTime<Utc>) -> Self {
         self.retractions_until = Some(at);
         self
     }
@@ -133,7 +134,10 @@ impl Catalog {
     }
 
     /// Loads the objects and retractions of these events that are not loaded yet.
-    pub async fn load<'a>(&mut self, events: impl Iterator<Item = &'a Event>) -> Result<()> {
+    pub async fn load_objects_and_retractions<'a>(
+        &mut self,
+        events: impl Iterator<Item = &'a Event>,
+    ) -> Result<()> {
         let mut missing_objects: Vec<(Event, Option<CacheVersion>)> = Vec::new();
         let mut missing_retractions = Vec::new();
         for event in events {
@@ -141,16 +145,17 @@ impl Catalog {
                 self.facts_mut(event).object = Some(None);
                 // Taken before the object is read.
                 let cache = self.cache.as_ref();
-                let version = cache.and_then(|cache| cache.version_of_object(&self.key(event)));
+                let version =
+                    cache.and_then(|cache| cache.version_of_object(&self.object_key(event)));
                 missing_objects.push((event.clone(), version));
             }
             missing_retractions.extend(self.first_request(event));
         }
         self.bytes += BYTES_PER_EVENT * missing_objects.len().max(missing_retractions.len());
         let keys: Vec<ObjectKey> =
-            missing_objects.iter().map(|(event, _)| self.key(event)).collect();
+            missing_objects.iter().map(|(event, _)| self.object_key(event)).collect();
         let (objects, retractions) =
-            futures::try_join!(self.records(&keys), self.retractions(&missing_retractions))?;
+            futures::try_join!(self.read_objects(&keys), self.retractions(&missing_retractions))?;
         for ((event, _), object) in missing_objects.iter().zip(objects) {
             self.bytes += object.as_ref().map_or(0, Object::bytes);
             self.facts_mut(event).object = Some(object.map(Arc::new));
@@ -222,7 +227,7 @@ impl Catalog {
     }
 
     fn loaded(&self, event: &Event) -> Option<&LoadedFacts> {
-        self.facts.get(&event.t)?.get(&event.o)
+        self.facts.get(&event.kind)?.get(&event.object)
     }
 
     fn has(&self, event: &Event, fact: fn(&LoadedFacts) -> bool) -> bool {
@@ -240,8 +245,8 @@ impl Catalog {
     }
 
     fn facts_mut(&mut self, event: &Event) -> &mut LoadedFacts {
-        let facts_of_type = self.facts.entry(event.t.clone()).or_default();
-        facts_of_type.entry(event.o.clone()).or_default()
+        let facts_of_type = self.facts.entry(event.kind.clone()).or_default();
+        facts_of_type.entry(event.object.clone()).or_default()
     }
 
     fn add_retractions(&mut self, events: &[Event], at: impl IntoIterator<Item = Option<Id>>) {
@@ -253,13 +258,13 @@ impl Catalog {
 
     /// Returns whether the event was retracted. False if its retraction was not loaded.
     pub fn is_retracted(&self, event: &Event) -> bool {
-        self.retracted_at(event).is_some_and(|at| retracts(at, event))
+        self.retracted_at(event).is_some_and(|at| retraction_covers(at, event))
     }
 
     /// Returns whether the event had been retracted by `at`.
-    pub fn was_retracted(&self, event: &Event, at: DateTime<Utc>) -> bool {
+    pub fn was_retracted_by(&self, event: &Event, at: DateTime<Utc>) -> bool {
         let retracted = self.retracted_at(event).filter(|retracted| retracted.time() <= at);
-        retracted.is_some_and(|retracted| retracts(retracted, event))
+        retracted.is_some_and(|retracted| retraction_covers(retracted, event))
     }
 
     fn retracted_at(&self, event: &Event) -> Option<Id> {
@@ -271,7 +276,7 @@ impl Catalog {
     }
 
     fn shows_unknown(&self, kind: &EventType) -> bool {
-        let policy = self.context.policies.of(kind);
+        let policy = self.context.policies.policy(kind);
         policy.unknown_objects == UnknownObjects::Mail
             || (self.cache.is_some() && policy.model.is_none())
     }
@@ -283,7 +288,7 @@ impl Catalog {
     ) -> Result<()> {
         let cache = self.cache.as_ref();
         let (mut missing, mut added) = (Vec::<Id>::new(), Vec::new());
-        for id in events.filter_map(|event| event.i).collect::<HashSet<_>>() {
+        for id in events.filter_map(|event| event.fanout_id).collect::<HashSet<_>>() {
             if self.details.contains_key(&id) {
                 continue;
             }
@@ -337,31 +342,31 @@ impl Catalog {
 
     /// Returns the details of the event; `None` if it has none or they were not loaded.
     pub fn details(&self, event: &Event) -> Option<Arc<Details>> {
-        self.details.get(&event.i?)?.clone()
+        self.details.get(&event.fanout_id?)?.clone()
     }
 
     /// Returns the event's object and details if the event still applies.
-    pub fn event_data(&self, event: &Event) -> Option<EventData> {
-        let (object, details) = (self.applies(event)?, self.details(event));
-        Some(EventData { object, details })
+    pub fn event_data(&self, event: &Event) -> Option<DisplayData> {
+        let (object, details) = (self.applicable_object(event)?, self.details(event));
+        Some(DisplayData { object, details })
     }
 
     /// Returns the key of the event's object.
-    pub fn key(&self, event: &Event) -> ObjectKey {
-        self.context.policies.object_of(event)
+    pub fn object_key(&self, event: &Event) -> ObjectKey {
+        self.context.policies.object_key(event)
     }
 
     /// Returns the loaded facts about the event and its object.
-    pub fn facts(&self, event: &Event) -> Facts {
+    pub fn facts(&self, event: &Event) -> EligibilityFacts {
         let is_loaded = self.has(event, |facts| facts.object.is_some());
-        Facts {
+        EligibilityFacts {
             retracted: self.is_retracted(event),
-            object: match self.record(event) {
-                Some(object) => ObjectState::of(&object),
+            object: match self.object(event) {
+                Some(object) => ObjectState::from_object(&object),
                 None if is_loaded => ObjectState::Unknown,
                 None => ObjectState::NotLoaded,
             },
-            ..Facts::default()
+            ..EligibilityFacts::default()
         }
     }
 
@@ -369,38 +374,39 @@ impl Catalog {
     pub(super) fn exclusion(
         &self,
         event: &Event,
-        facts: Facts,
+        facts: EligibilityFacts,
         purpose: Purpose,
     ) -> Option<Exclusion> {
         // The event's time matters only for the choices of a user.
         let at = || DateTime::UNIX_EPOCH;
-        classify(&event.t, at, facts, None, self.policies(), purpose)
+        classify(&event.kind, at, facts, None, self.policies(), purpose)
     }
 
     /// Returns whether feeds may show the event. Its object is not considered: items of withdrawn
     /// objects come back if these become notifiable again.
     pub fn is_in_feed(&self, event: &Event) -> bool {
-        let facts = Facts { retracted: self.is_retracted(event), ..Facts::default() };
+        let facts =
+            EligibilityFacts { retracted: self.is_retracted(event), ..EligibilityFacts::default() };
         self.exclusion(event, facts, Purpose::Feed).is_none()
     }
 
     /// Returns the event's object if the event may be included for a user who gets its type. The
     /// event must have been loaded.
-    pub fn applies(&self, event: &Event) -> Option<Arc<Object>> {
-        let object = self.record(event)?;
+    pub fn applicable_object(&self, event: &Event) -> Option<Arc<Object>> {
+        let object = self.object(event)?;
         let excluded = self.exclusion(event, self.facts(event), Purpose::Email);
         excluded.is_none().then_some(object)
     }
 
     /// Returns the object if an email may include it, ignoring retractions.
-    pub fn mailable(&self, event: &Event) -> Option<Arc<Object>> {
-        self.recorded(event).filter(|object| object.notifiable)
+    pub fn notifiable_object(&self, event: &Event) -> Option<Arc<Object>> {
+        self.object_or_withdrawn(event).filter(|object| object.notifiable)
     }
 
     /// Returns the object if an email may have included it before it was withdrawn, ignoring
     /// retractions.
-    pub fn recorded(&self, event: &Event) -> Option<Arc<Object>> {
-        let policy = self.context.policies.of(&event.t);
+    pub fn object_or_withdrawn(&self, event: &Event) -> Option<Arc<Object>> {
+        let policy = self.context.policies.policy(&event.kind);
         let object = self.loaded(event)?.object.clone()?;
         let is_emailed = policy.unknown_objects == UnknownObjects::Mail;
         object.or_else(|| is_emailed.then(|| self.bare(event)))
@@ -408,12 +414,12 @@ impl Catalog {
 
     /// Returns the event's object, notifiable or not. The event must have been loaded. An unknown
     /// object has only its id, and is `None` where such objects are not shown.
-    pub fn record(&self, event: &Event) -> Option<Arc<Object>> {
+    pub fn object(&self, event: &Event) -> Option<Arc<Object>> {
         let object = self.loaded(event)?.object.clone()?;
-        object.or_else(|| self.shows_unknown(&event.t).then(|| self.bare(event)))
+        object.or_else(|| self.shows_unknown(&event.kind).then(|| self.bare(event)))
     }
 
     fn bare(&self, event: &Event) -> Arc<Object> {
-        Arc::new(Object::bare(self.key(event)))
+        Arc::new(Object::without_data(self.object_key(event)))
     }
 }

@@ -8,10 +8,10 @@
 use std::collections::HashMap;
 
 use crate::domain::{
-    Audience, BadStack, Day, Defect, FanOutCounts, FanOutProgress, Fanout, FollowKey, Selector,
-    UserId, distinct,
+    Audience, Day, Defect, DefectiveStack, Fanout, FanoutCounts, FanoutProgress, FollowKey,
+    Selector, UserId, distinct,
 };
-use crate::store::{Directory, PeopleFilter, Pushed, Pushes, Result};
+use crate::store::{Directory, PushOutcome, PushRequest, Result, UserFilter};
 
 /// A fan-out and its position in its audience.
 pub(super) struct AudienceScan {
@@ -24,7 +24,7 @@ pub(super) struct AudienceScan {
     /// All users up to this one were pushed and counted.
     cursor: Option<UserId>,
     /// The counts since the last save.
-    pub unsaved: FanOutCounts,
+    pub unsaved: FanoutCounts,
 }
 
 impl AudienceScan {
@@ -35,7 +35,7 @@ impl AudienceScan {
             next: cursor.clone(),
             exhausted: false,
             cursor,
-            unsaved: FanOutCounts::default(),
+            unsaved: FanoutCounts::default(),
             fanout,
         }
     }
@@ -61,8 +61,8 @@ impl AudienceScan {
         self.exhausted && self.users.is_empty()
     }
 
-    pub(super) fn progress(&self) -> FanOutProgress {
-        FanOutProgress {
+    pub(super) fn progress(&self) -> FanoutProgress {
+        FanoutProgress {
             // A finished fan-out needs no cursor. Equal progress records are saved together.
             cursor: self.cursor.clone().filter(|_| !self.is_finished()),
             counts: self.fanout.progress.counts,
@@ -73,7 +73,7 @@ impl AudienceScan {
 
 /// The pushes between two saves of the cursors, for all users up to the merge bound.
 pub(super) struct AudiencePage {
-    pub pushes: Pushes,
+    pub pushes: PushRequest,
     /// For each list, the fan-outs of its entries, by index, each with its number of entries.
     pub origins: Vec<Vec<(usize, usize)>>,
     /// The number of users, by fan-out.
@@ -98,39 +98,39 @@ impl AudiencePage {
         // The sort is stable, so a user's fan-outs stay in order. It is fast, because the input
         // consists of ascending runs.
         users_with_scan.sort_by(|(user, _), (other, _)| user.cmp(other));
-        let (mut pushes, mut origins) = (Pushes::default(), Vec::new());
+        let (mut pushes, mut origins) = (PushRequest::default(), Vec::new());
         // One list for each combination of fan-outs that share a user.
         let mut lists: HashMap<Vec<usize>, usize> = HashMap::new();
         for same_user in users_with_scan.chunk_by(|(user, _), (next, _)| user == next) {
             let fanouts: Vec<usize> = same_user.iter().map(|(_, scan)| *scan).collect();
             let list = *lists.entry(fanouts).or_insert_with_key(|fanouts| {
                 let fanouts = || fanouts.iter().map(|scan| (*scan, &scans[*scan].fanout));
-                let events = fanouts().flat_map(|(_, fanout)| fanout.events());
+                let events = fanouts().flat_map(|(_, fanout)| fanout.entries_per_user());
                 pushes.lists.push(events.collect());
                 let counts = fanouts().map(|(scan, fanout)| (scan, fanout.objects.len()));
                 origins.push(counts.collect());
                 pushes.lists.len() - 1
             });
-            pushes.people.push((same_user[0].0.clone(), list));
+            pushes.users.push((same_user[0].0.clone(), list));
         }
         Self { pushes, origins, served, bound }
     }
 
     /// Returns the documents that could not take entries.
-    pub(super) fn bad_stacks(&self, day: Day, pushed: &Pushed) -> Vec<BadStack> {
-        let bad_stack = |(user, reason): &(usize, Defect)| BadStack {
-            user: self.pushes.people[*user].0.clone(),
+    pub(super) fn bad_stacks(&self, day: Day, pushed: &PushOutcome) -> Vec<DefectiveStack> {
+        let bad_stack = |(user, reason): &(usize, Defect)| DefectiveStack {
+            user: self.pushes.users[*user].0.clone(),
             day,
             reason: *reason,
         };
-        pushed.bad.iter().map(bad_stack).collect()
+        pushed.defects.iter().map(bad_stack).collect()
     }
 
     /// Adds the result of the push to each fan-out, and moves the cursors.
-    pub(super) fn count(self, scans: &mut [AudienceScan], pushed: &Pushed) {
+    pub(super) fn count(self, scans: &mut [AudienceScan], pushed: &PushOutcome) {
         let mut capped_entries = vec![0u64; scans.len()];
         for (user, entries) in &pushed.capped {
-            let list = self.pushes.people[*user].1;
+            let list = self.pushes.users[*user].1;
             for entry in entries {
                 let mut first = 0;
                 for (scan, count) in &self.origins[list] {
@@ -144,7 +144,7 @@ impl AudiencePage {
         for (index, scan) in scans.iter_mut().enumerate() {
             let (people, capped) = (self.served[index], capped_entries[index]);
             let entries = people * scan.fanout.objects.len() as u64;
-            let counts = FanOutCounts { people, pushed: entries - capped, capped };
+            let counts = FanoutCounts { people, pushed: entries - capped, capped };
             scan.unsaved += counts;
             scan.fanout.progress.counts += counts;
             // `None` is below every bound.
@@ -174,8 +174,8 @@ async fn read_audience(
         }
         Selector::FollowersOf(keys) => followers(directory, keys, after, limit).await?,
         Selector::Near { point, km } => {
-            let near = PeopleFilter::Near(*point, *km);
-            let users = directory.find_people(&near, after, limit).await?;
+            let near = UserFilter::Near(*point, *km);
+            let users = directory.find_users(&near, after, limit).await?;
             let has_more = users.len() == limit;
             audience_part(users, has_more)
         }
@@ -200,7 +200,7 @@ async fn followers(
     limit: usize,
 ) -> Result<AudiencePart> {
     let page =
-        |key| async move { directory.find_people(&PeopleFilter::Follow(key), after, limit).await };
+        |key| async move { directory.find_users(&UserFilter::Follow(key), after, limit).await };
     let pages = futures::future::try_join_all(keys.iter().map(page)).await?;
     let unfinished = pages.iter().filter(|users| users.len() == limit);
     let bound = unfinished.filter_map(|users| users.last()).min().cloned();

@@ -13,7 +13,7 @@ use crate::domain::Fanout;
 
 /// The large audiences that a process delays.
 #[derive(Debug, Default)]
-pub struct Lingering(Mutex<WaitState>);
+pub struct WaitingFanouts(Mutex<WaitState>);
 
 #[derive(Debug, Default)]
 struct WaitState {
@@ -28,7 +28,7 @@ struct WaitState {
 /// Arrivals can count as stopped only after `fanout.linger` divided by this.
 const PAUSE_DIVISOR: i32 = 5;
 
-impl Lingering {
+impl WaitingFanouts {
     /// Removes and returns the waiting fan-outs if they start now, together with `arrivals` new
     /// ones. Returns `None` if the new ones have to wait too.
     ///

@@ -16,7 +16,7 @@ fn fanout() -> Fanout {
 
 #[test]
 fn the_wait_ends_at_its_limit_even_after_a_clock_change() {
-    let (lingering, five) = (Lingering::default(), TimeDelta::seconds(5));
+    let (lingering, five) = (WaitingFanouts::default(), TimeDelta::seconds(5));
     let starts = |arrived, seconds| lingering.take_if_due(arrived, five, 9, at(seconds)).is_some();
 
     assert!(starts(0, 99), "nothing exists, so this does not count as a start");
@@ -31,7 +31,7 @@ fn the_wait_ends_at_its_limit_even_after_a_clock_change() {
 
 #[test]
 fn the_wait_ends_when_no_further_events_arrive() {
-    let (lingering, five) = (Lingering::default(), TimeDelta::seconds(5));
+    let (lingering, five) = (WaitingFanouts::default(), TimeDelta::seconds(5));
     let starts = |arrived, tenths: i64| {
         let at = DateTime::UNIX_EPOCH + TimeDelta::milliseconds(100 * tenths);
         lingering.take_if_due(arrived, five, 9, at).is_some()
@@ -60,7 +60,7 @@ fn the_wait_ends_when_no_further_events_arrive() {
 
 #[test]
 fn without_a_linger_fan_outs_start_immediately() {
-    let lingering = Lingering::default();
+    let lingering = WaitingFanouts::default();
     for _ in 0..3 {
         assert!(lingering.take_if_due(1, TimeDelta::zero(), 9, at(1)).is_some());
     }

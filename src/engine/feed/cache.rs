@@ -23,7 +23,7 @@ use crate::clock::Clock;
 use crate::domain::user::TypePreference;
 use crate::domain::{
     ChangeNotice, Day, DaySet, Details, Entry, Event, EventType, Id, Inbox, Mutes, NoticeKey,
-    Object, ObjectId, ObjectKey, Start, UserId, UserStacks, distinct,
+    Object, ObjectId, ObjectKey, RecordStart, UserId, UserStacks, distinct,
 };
 use crate::store::ChangeNotices;
 
@@ -148,7 +148,7 @@ pub struct FeedCache {
     windows: VersionedCache<UserId, Arc<UserWindow>>,
     objects: VersionedCache<(EventType, ObjectId), ObjectFacts>,
     details: VersionedCache<Id, Option<Arc<Details>>>,
-    starts: VersionedCache<UserId, Option<Start>>,
+    starts: VersionedCache<UserId, Option<RecordStart>>,
     subscribers: Mutex<HashMap<NoticeKey, watch::Sender<()>>>,
 }
 
@@ -177,7 +177,7 @@ impl FeedCache {
                 let error = match notices.change_notices().await {
                     Ok(mut notices) => loop {
                         match notices.next().await {
-                            Some(Ok(notice)) => self.apply(&notice),
+                            Some(Ok(notice)) => self.apply_notice(&notice),
                             Some(Err(error)) => break error.to_string(),
                             None => break "it ended".to_owned(),
                         }
@@ -197,7 +197,7 @@ impl FeedCache {
 
     /// Applies a change notice. Writers of this process call it too, so that later reads of the
     /// process see the change at once.
-    pub fn apply(&self, notice: &ChangeNotice) {
+    pub fn apply_notice(&self, notice: &ChangeNotice) {
         let increment = |counter: u16| {
             self.counters[usize::from(counter)].fetch_add(1, Ordering::AcqRel);
         };
@@ -207,7 +207,7 @@ impl FeedCache {
                 self.is_connected.store(true, Ordering::Release);
                 self.subscribers().values().for_each(|changes| changes.send_replace(()));
             }
-            ChangeNotice::People(keys) => {
+            ChangeNotice::Users(keys) => {
                 keys.iter().copied().map(user_counter).for_each(increment);
                 let subscribers = self.subscribers();
                 let changed = keys.iter().filter_map(|key| subscribers.get(key));
@@ -229,12 +229,12 @@ impl FeedCache {
     /// Returns the version of a user. Must be called before the data is read. `None` while change
     /// notices do not arrive: nothing may be cached then.
     pub fn version_of_user(&self, user: &UserId) -> Option<CacheVersion> {
-        self.version(&[user_counter(NoticeKey::of(user.as_str()))])
+        self.version(&[user_counter(NoticeKey::from_name(user.as_str()))])
     }
 
     /// Returns the version of an object, like [`Self::version_of_user`].
     pub(crate) fn version_of_object(&self, key: &ObjectKey) -> Option<CacheVersion> {
-        self.version(&[object_counter(NoticeKey::of(key.as_str()))])
+        self.version(&[object_counter(NoticeKey::from_name(key.as_str()))])
     }
 
     /// Returns the version of all details, like [`Self::version_of_user`].
@@ -299,7 +299,7 @@ impl FeedCache {
         objects: &[ObjectKey],
         as_of: Option<DateTime<Utc>>,
     ) {
-        let keys = objects.iter().map(|key| NoticeKey::of(key.as_str()));
+        let keys = objects.iter().map(|key| NoticeKey::from_name(key.as_str()));
         let mut counters = distinct(keys.map(object_counter));
         if counters.len() > MAX_OBJECTS_PER_TAG {
             counters = vec![ANY_OBJECT];
@@ -342,13 +342,13 @@ impl FeedCache {
 
     /// Returns the state of the event's object and when it was read, if it is cached and valid.
     pub(crate) fn object(&self, event: &Event) -> Option<(ObjectFacts, DateTime<Utc>)> {
-        self.current(&self.objects, &(event.t.clone(), event.o.clone()))
+        self.current(&self.objects, &(event.kind.clone(), event.object.clone()))
     }
 
     /// Caches the state of the event's object, with the object's version from before the read.
     pub(crate) fn put_object(&self, event: &Event, state: ObjectFacts, before: CacheVersion) {
         let bytes = size_of::<Object>() + state.object.as_deref().map_or(0, Object::bytes);
-        self.objects.put((event.t.clone(), event.o.clone()), state, before, bytes);
+        self.objects.put((event.kind.clone(), event.object.clone()), state, before, bytes);
     }
 
     /// Returns the details of an event, if they are cached. They change only when a user is erased,
@@ -365,19 +365,24 @@ impl FeedCache {
     }
 
     /// Returns the start of a user, if it is cached and valid.
-    pub(crate) fn start(&self, user: &UserId) -> Option<Option<Start>> {
+    pub(crate) fn start(&self, user: &UserId) -> Option<Option<RecordStart>> {
         self.current(&self.starts, user).map(|(start, _)| start)
     }
 
     /// Caches the start of a user, with the user's version from before the read.
-    pub(crate) fn put_start(&self, user: &UserId, start: Option<Start>, before: CacheVersion) {
-        let bytes = size_of::<Start>() + user.as_str().len();
+    pub(crate) fn put_start(
+        &self,
+        user: &UserId,
+        start: Option<RecordStart>,
+        before: CacheVersion,
+    ) {
+        let bytes = size_of::<RecordStart>() + user.as_str().len();
         self.starts.put(user.clone(), start, before, bytes);
     }
 
     /// Subscribes to changes of this user's feed.
     pub fn subscribe(self: &Arc<Self>, user: &UserId) -> FeedSubscription {
-        let key = NoticeKey::of(user.as_str());
+        let key = NoticeKey::from_name(user.as_str());
         let changes = self.subscribers().entry(key).or_default().subscribe();
         let cache = Arc::clone(self);
         FeedSubscription { changes, _entry: SubscriberEntry { cache, key } }

@@ -13,7 +13,7 @@ struct Case {
 }
 
 fn event(o: &str) -> Event {
-    Event { t: EventType::stored("Loan"), o: ObjectId::stored(o), i: None }
+    Event { kind: EventType::stored("Loan"), object: ObjectId::stored(o), fanout_id: None }
 }
 
 fn disconnected() -> Case {
@@ -26,7 +26,7 @@ fn disconnected() -> Case {
 impl Case {
     fn new() -> Self {
         let case = disconnected();
-        case.cache.apply(&ChangeNotice::All);
+        case.cache.apply_notice(&ChangeNotice::All);
         case
     }
 
@@ -51,7 +51,7 @@ impl Case {
     fn put_object(&self, o: &str) {
         let key = ObjectKey::stored(format!("Artwork:{o}"));
         let version = self.cache.version_of_object(&key).unwrap();
-        let object = Object::bare(key);
+        let object = Object::without_data(key);
         let facts = ObjectFacts { object: Some(Arc::new(object)), retracted: None };
         self.cache.put_object(&event(o), facts, version);
     }
@@ -73,7 +73,7 @@ impl Case {
     ) {
         let user = UserId::stored(name);
         let version = self.cache.version_of_user(&user).unwrap();
-        let stack = Stack::new(StackId::of(Day::of(self.clock.now())), entries);
+        let stack = Stack::new(StackId::for_day(Day::of(self.clock.now())), entries);
         let window = UserWindow {
             window: self.window(),
             inbox: Inbox::empty(user.clone()),
@@ -143,8 +143,8 @@ fn a_cached_window_is_valid_for_its_user_and_day_only() {
 #[test]
 fn a_change_notice_invalidates_the_entries_of_its_users_and_objects() {
     let notices = [
-        (ChangeNotice::people(["ada"]), [false, true, false]),
-        (ChangeNotice::people(["ben"]), [true, true, true]),
+        (ChangeNotice::users(["ada"]), [false, true, false]),
+        (ChangeNotice::users(["ben"]), [true, true, true]),
         (ChangeNotice::objects(["Artwork:1"]), [false, false, true]),
         (ChangeNotice::objects(["Artwork:2"]), [true, true, true]),
         (ChangeNotice::All, [false, false, false]),
@@ -152,7 +152,7 @@ fn a_change_notice_invalidates_the_entries_of_its_users_and_objects() {
     for (notice, expected) in notices {
         let case = Case::with("1");
 
-        case.cache.apply(&notice);
+        case.cache.apply_notice(&notice);
 
         assert_eq!(case.is_cached("1"), expected, "{notice:?}");
     }
@@ -161,13 +161,13 @@ fn a_change_notice_invalidates_the_entries_of_its_users_and_objects() {
 #[test]
 fn a_notice_that_arrives_during_the_read_prevents_caching() {
     for notice in
-        [ChangeNotice::people(["ada"]), ChangeNotice::objects(["Artwork:1"]), ChangeNotice::All]
+        [ChangeNotice::users(["ada"]), ChangeNotice::objects(["Artwork:1"]), ChangeNotice::All]
     {
         let case = Case::new();
         let objects = [ObjectKey::stored("Artwork:1")];
         let before = case.cache.version_of_user(&case.ada).unwrap();
         let object_version = case.cache.version_of_object(&objects[0]).unwrap();
-        case.cache.apply(&notice);
+        case.cache.apply_notice(&notice);
 
         case.cache.put_tag(&case.ada, "days=1", TAG, before, &objects, None);
         let facts = ObjectFacts { object: None, retracted: None };
@@ -175,7 +175,7 @@ fn a_notice_that_arrives_during_the_read_prevents_caching() {
 
         assert!(!case.has_tag("days=1"), "{notice:?}");
         let has_object = case.cache.object(&event("1")).is_some();
-        assert_eq!(has_object, notice == ChangeNotice::people(["ada"]), "{notice:?}");
+        assert_eq!(has_object, notice == ChangeNotice::users(["ada"]), "{notice:?}");
     }
 }
 
@@ -221,7 +221,7 @@ fn details_are_valid_until_everything_is_invalidated() {
     let before = case.cache.version_of_details().unwrap();
     case.cache.put_details(id, None, before);
     case.clock.advance(TimeDelta::days(1));
-    case.cache.apply(&ChangeNotice::people(["ada"]));
+    case.cache.apply_notice(&ChangeNotice::users(["ada"]));
     assert!(case.cache.details(id).is_some());
 
     case.cache.invalidate_all();
@@ -236,7 +236,7 @@ fn a_tag_that_depends_on_many_objects_is_invalidated_by_each() {
     case.put_tag("many", &many);
     assert!(case.has_tag("many"));
 
-    case.cache.apply(&ChangeNotice::objects(["o3999"]));
+    case.cache.apply_notice(&ChangeNotice::objects(["o3999"]));
 
     assert!(!case.has_tag("many"));
 }
@@ -249,17 +249,17 @@ fn notices_of_many_users_invalidate_no_object_and_no_tag_about_objects() {
     case.put_tag("few", &objects);
     (0..20).for_each(|n| case.put_object(&n.to_string()));
     // A user who shares Ada's counter invalidates her tag.
-    let counter = |name: &str| user_counter(NoticeKey::of(name));
+    let counter = |name: &str| user_counter(NoticeKey::from_name(name));
     let users = (0..).map(|n| format!("p{n}"));
     let users: Vec<String> =
         users.filter(|name| counter(name) != counter("ada")).take(10_000).collect();
 
-    case.cache.apply(&ChangeNotice::people(users.iter().map(String::as_str)));
+    case.cache.apply_notice(&ChangeNotice::users(users.iter().map(String::as_str)));
 
     assert!(case.has_tag("few"));
     let has = |n: u32| case.cache.object(&event(&n.to_string())).is_some();
     assert!((0..20).all(has));
-    case.cache.apply(&ChangeNotice::objects(["Artwork:19"]));
+    case.cache.apply_notice(&ChangeNotice::objects(["Artwork:19"]));
     assert!(!case.has_tag("few"));
     assert!(!has(19));
 }
@@ -291,7 +291,7 @@ fn ids_of_emailed_entries_muted_subjects_and_choices_count_toward_the_limit() {
     let id = Id::at(case.clock.now(), [0; 8]);
     for n in 0..2_000 {
         let fanouts = vec![id; 1_000];
-        let entries = vec![Entry::Mailed(BatchMarker { id, fanouts })];
+        let entries = vec![Entry::BatchMarker(BatchMarker { id, fanouts })];
         case.put_window(&format!("p{n}"), entries, Mutes::default());
     }
     let max_windows = WINDOW_BYTES as usize / (1_000 * size_of::<Id>());
@@ -322,7 +322,7 @@ fn a_user_with_a_large_entry_evicts_no_other_user() {
     let few = 256;
     for n in 0..few {
         case.put_window(&format!("p{n}"), vec![Entry::Other; 5], Mutes::default());
-        case.put_window(&format!("much{n}"), Vec::new(), muted(Mutes::MOST));
+        case.put_window(&format!("much{n}"), Vec::new(), muted(Mutes::MAX));
     }
 
     assert_eq!(case.windows(), few);
@@ -334,11 +334,11 @@ async fn a_subscriber_is_notified_of_changes_and_then_removed() {
     let mut by_ada = case.cache.subscribe(&case.ada);
     let mut by_ben = case.cache.subscribe(&UserId::stored("ben"));
 
-    case.cache.apply(&ChangeNotice::people(["ada"]));
+    case.cache.apply_notice(&ChangeNotice::users(["ada"]));
     by_ada.changes.changed().await.unwrap();
 
     assert!(!by_ben.changes.has_changed().unwrap());
-    case.cache.apply(&ChangeNotice::All);
+    case.cache.apply_notice(&ChangeNotice::All);
     by_ben.changes.changed().await.unwrap();
     let reopened = case.cache.subscribe(&case.ada);
     drop((by_ada, by_ben));

@@ -2,19 +2,19 @@
 //!
 //! A mark applies to items that the reader was shown, named by a cursor or by ids, never to later
 //! ones. It is applied to the current inbox and retried if another writer changed that first. Every
-//! call returns the new counts, so clients do not have to count. Start with [`Feeds::mark`].
+//! call returns the new counts, so clients do not have to count. Start with [`FeedService::mark`].
 
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
 
-use super::Feeds;
-use crate::domain::feed_marks::{Mark, Marked};
-use crate::domain::feed_page::{FeedCursor, Kinds, Query, select};
+use super::FeedService;
+use crate::domain::feed_marks::{Mark, MarkTargets};
+use crate::domain::feed_page::{FeedCursor, FeedQuery, KindFilter, select_events};
 use crate::domain::{
-    Category, ChangeNotice, Day, DaySet, EventType, Id, Inbox, Invalid, Policies, Position, UserId,
-    UserStacks,
+    Category, ChangeNotice, Day, DaySet, EventType, Id, Inbox, InvalidValue, Policies, Position,
+    UserId, UserStacks,
 };
 use crate::engine::Result;
 use crate::engine::users::json_fields;
@@ -56,7 +56,10 @@ pub struct MarksInput {
 impl MarksInput {
     /// Returns the selection in the form that the inbox expects, and the filter by day or object,
     /// if there is one.
-    fn selection(self, policies: &Policies) -> Result<(Marked, Option<Query>), Invalid> {
+    fn selection(
+        self,
+        policies: &Policies,
+    ) -> Result<(MarkTargets, Option<FeedQuery>), InvalidValue> {
         if self.to.is_none() {
             let why = "is only known beside to; with ids, leave it out";
             let filters = [
@@ -67,26 +70,26 @@ impl MarksInput {
             ];
             for (name, value) in filters {
                 if let Some(value) = value {
-                    return Err(Invalid::new(name, value, why));
+                    return Err(InvalidValue::new(name, value, why));
                 }
             }
         }
-        let kinds = Kinds::of(self.kind, self.category.as_ref(), policies);
-        let filter = (self.day.is_some() || self.about.is_some()).then(|| Query {
+        let kinds = KindFilter::selecting(self.kind, self.category.as_ref(), policies);
+        let filter = (self.day.is_some() || self.about.is_some()).then(|| FeedQuery {
             kinds: kinds.clone(),
             day: self.day,
-            about: self.about,
-            ..Query::default()
+            topic: self.about,
+            ..FeedQuery::default()
         });
         let marked = match (self.to, self.ids) {
-            (Some(to), None) => Marked::To(to, kinds),
-            (None, Some(ids)) if (1..=MAX_IDS).contains(&ids.len()) => Marked::Items(ids),
+            (Some(to), None) => MarkTargets::UpTo(to, kinds),
+            (None, Some(ids)) if (1..=MAX_IDS).contains(&ids.len()) => MarkTargets::Items(ids),
             (None, Some(ids)) if ids.is_empty() => {
-                return Err(Invalid::new("ids", "[]", "names none: give one at least"));
+                return Err(InvalidValue::new("ids", "[]", "names none: give one at least"));
             }
             (None, Some(ids)) => {
                 let why = format!("is not a number of items from 1 to {MAX_IDS}");
-                return Err(Invalid::new("ids", ids.len(), why));
+                return Err(InvalidValue::new("ids", ids.len(), why));
             }
             (to, _) => {
                 let why = if to.is_some() {
@@ -94,34 +97,34 @@ impl MarksInput {
                 } else {
                     "names no items: give to, the cursor of what was shown, or ids"
                 };
-                return Err(Invalid::new("mark", self.mark.as_str(), why));
+                return Err(InvalidValue::new("mark", self.mark.as_str(), why));
             }
         };
         Ok((marked, filter))
     }
 }
 
-impl Feeds {
+impl FeedService {
     /// Marks items of a user's feed. Returns the counts after the change.
     pub async fn mark(&self, user: &UserId, input: MarksInput) -> Result<FeedCounts> {
         let mark = input.mark;
         let (mut marked, filter) = input.selection(&self.context.policies)?;
         // A cached window is enough if it contains the items, which any process may have shown.
         let is_enough = |user_stacks: &UserStacks| match &marked {
-            Marked::To(cursor, _) => cursor.is_within(user_stacks),
-            Marked::Items(positions) => positions.iter().all(|id| user_stacks.holds(*id)),
+            MarkTargets::UpTo(cursor, _) => cursor.is_contained_in(user_stacks),
+            MarkTargets::Items(positions) => positions.iter().all(|id| user_stacks.contains(*id)),
         };
         let (mut feed, catalog) = self.read(user, is_enough).await?;
-        if let (Marked::To(cursor, _), Some(filter)) = (&marked, &filter) {
+        if let (MarkTargets::UpTo(cursor, _), Some(filter)) = (&marked, &filter) {
             let mut shown = feed.user_stacks.clone();
-            cursor.cut(&mut shown);
-            let mut items = select(&shown, filter);
+            cursor.truncate(&mut shown);
+            let mut items = select_events(&shown, filter);
             items.retain(|item| {
-                catalog.record(item.event).is_some_and(|object| filter.is_about(&object))
+                catalog.object(item.event).is_some_and(|object| filter.selects_object(&object))
             });
-            marked = Marked::Items(items.iter().map(|item| item.position).collect());
+            marked = MarkTargets::Items(items.iter().map(|item| item.position).collect());
         }
-        let kept = DaySet::ending(feed.window.window.last(), self.context.config.remembered_back());
+        let kept = DaySet::ending(feed.window.window.last(), self.context.config.mark_days_back());
         for attempt in 0..MAX_ATTEMPTS {
             let now = self.context.clock.now();
             let is_stored = if feed.inbox.mark(&feed.user_stacks, &kept, &marked, mark, now) {
@@ -134,7 +137,7 @@ impl Feeds {
             if is_stored {
                 // Polls of this process see the change at once, before the store's change notice
                 // arrives.
-                self.cache.apply(&ChangeNotice::people([user.as_str()]));
+                self.cache.apply_notice(&ChangeNotice::users([user.as_str()]));
                 return Ok(self.counts_of(&feed, &catalog).0);
             }
             feed.inbox = self.inbox(user).await?;
@@ -150,6 +153,6 @@ impl Feeds {
             let store = Arc::clone(&self.context.store);
             async move { store.put_inboxes(&inboxes).await }
         };
-        self.coalescer.call((inbox, self.context.ids.next(now)), put).await
+        self.mark_writes.call((inbox, self.context.ids.next(now)), put).await
     }
 }

@@ -1,7 +1,7 @@
 //! Reads and manages the addresses that must not be emailed.
 //!
 //! A user may be emailed if both their record and the suppressions permit it (P7). One read checks
-//! a page of users ([`Suppressed::among`]). [`super`] adds the suppressions that providers report.
+//! a page of users ([`SuppressedAddresses::load_for`]). [`super`] adds the suppressions that providers report.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,18 +12,20 @@ use serde::Deserialize;
 use crate::context::Context;
 use crate::domain::EmailScope;
 use crate::domain::feedback::OPERATOR;
-use crate::domain::user::Unmailable;
-use crate::domain::{Address, Cadence, Reason, Schedule, Suppression, User, distinct, durations};
+use crate::domain::user::UnmailableReason;
+use crate::domain::{
+    Address, Cadence, Schedule, Suppression, SuppressionReason, User, distinct, durations,
+};
 use crate::engine::Result;
 use crate::store::{self, Feedbacks, Suppressions};
 
 /// The suppressed addresses of a set of users.
 #[derive(Debug, Default)]
-pub struct Suppressed(HashMap<Address, Suppression>);
+pub struct SuppressedAddresses(HashMap<Address, Suppression>);
 
-impl Suppressed {
+impl SuppressedAddresses {
     /// Looks up the addresses of all these users in one read.
-    pub async fn among<'a>(
+    pub async fn load_for<'a>(
         suppressions: &dyn Suppressions,
         users: impl IntoIterator<Item = &'a User>,
     ) -> Result<Self> {
@@ -37,7 +39,7 @@ impl Suppressed {
     }
 
     /// Returns the suppression of this user's address, if it has one.
-    pub fn of(&self, user: &User) -> Option<&Suppression> {
+    pub fn suppression_of(&self, user: &User) -> Option<&Suppression> {
         if self.0.is_empty() {
             return None;
         }
@@ -45,18 +47,22 @@ impl Suppressed {
     }
 
     /// Returns the address of a user who may be emailed, by their record and the suppressions.
-    pub fn mailable<'a>(&self, user: &'a User) -> Result<&'a Address, Unmailable> {
-        let address = user.mailable()?;
-        match self.of(user) {
-            Some(suppression) => Err(Unmailable::Address(suppression.reason)),
+    pub fn check_mailable<'a>(&self, user: &'a User) -> Result<&'a Address, UnmailableReason> {
+        let address = user.mailable_address()?;
+        match self.suppression_of(user) {
+            Some(suppression) => Err(UnmailableReason::Address(suppression.reason)),
             None => Ok(address),
         }
     }
 
     /// Returns the schedule and the scope of this user's digests; `None` if they get none.
-    pub fn digests(&self, user: &User, default: &Schedule) -> Option<(Schedule, EmailScope)> {
-        let (schedule, wanted) = user.digests(default);
-        let allowed = self.scope(user).ok()?;
+    pub fn digest_schedule(
+        &self,
+        user: &User,
+        default: &Schedule,
+    ) -> Option<(Schedule, EmailScope)> {
+        let (schedule, wanted) = user.digest_schedule(default);
+        let allowed = self.email_scope(user).ok()?;
         (schedule.cadence != Cadence::Never).then_some((schedule, allowed.min(wanted)))
     }
 
@@ -66,13 +72,15 @@ impl Suppressed {
     /// # Errors
     ///
     /// The reason why the user may get no email at all.
-    pub fn scope(&self, user: &User) -> Result<EmailScope, Unmailable> {
-        let Err(why) = self.mailable(user) else {
+    pub fn email_scope(&self, user: &User) -> Result<EmailScope, UnmailableReason> {
+        let Err(why) = self.check_mailable(user) else {
             return Ok(EmailScope::All);
         };
-        let is_own_choice = why.is_own_wish()
-            && user.reachable().is_ok()
-            && self.of(user).is_none_or(|suppression| suppression.reason == Reason::Unsubscribe);
+        let is_own_choice = why.is_own_choice()
+            && user.reachable_address().is_ok()
+            && self
+                .suppression_of(user)
+                .is_none_or(|suppression| suppression.reason == SuppressionReason::Unsubscribe);
         if is_own_choice { Ok(EmailScope::MandatoryOnly) } else { Err(why) }
     }
 }
@@ -83,11 +91,11 @@ impl Suppressed {
 pub struct SuppressionInput {
     /// The address. It is stored and compared in folded form.
     pub address: Address,
-    /// The reason; [`Reason::Manual`] by default.
+    /// The reason; [`SuppressionReason::Manual`] by default.
     #[serde(default = "manual")]
-    pub reason: Reason,
+    pub reason: SuppressionReason,
     /// The start of the suppression. It is now by default, and never later.
-    #[serde(default, deserialize_with = "durations::read_time_if_any")]
+    #[serde(default, deserialize_with = "durations::deserialize_optional_time")]
     pub at: Option<DateTime<Utc>>,
     /// The origin, such as the name of the provider whose list is imported. The default is the
     /// operator.
@@ -96,13 +104,13 @@ pub struct SuppressionInput {
     pub detail: Option<String>,
 }
 
-fn manual() -> Reason {
-    Reason::Manual
+fn manual() -> SuppressionReason {
+    SuppressionReason::Manual
 }
 
 impl SuppressionInput {
     /// A suppression by the operator, from now on.
-    pub fn new(address: Address, reason: Reason) -> Self {
+    pub fn new(address: Address, reason: SuppressionReason) -> Self {
         Self { address, reason, at: None, source: None, detail: None }
     }
 }
@@ -124,7 +132,7 @@ impl SuppressionService {
             let source = input.source.as_deref().map(short_name).filter(|name| !name.is_empty());
             let source = source.unwrap_or_else(|| OPERATOR.to_owned());
             Suppression::new(&input.address, input.reason, at, source)
-                .detailed(input.detail.as_deref())
+                .with_detail(input.detail.as_deref())
         };
         let suppressions: Vec<Suppression> = inputs.into_iter().map(suppression).collect();
         self.context.store.add_suppressions(&suppressions).await?;
@@ -162,7 +170,7 @@ fn short_name(text: &str) -> String {
 ///
 /// Checks the emails of the last two days, then those of a week, because some users get only weekly
 /// digests. One report of an email in that time is enough.
-pub(crate) async fn unreported<F: Feedbacks + ?Sized>(
+pub(crate) async fn count_unreported<F: Feedbacks + ?Sized>(
     feedbacks: &F,
     now: DateTime<Utc>,
 ) -> store::Result<u64> {

@@ -10,13 +10,14 @@ use std::sync::Arc;
 use crate::context::Context;
 use crate::domain::fanout::check_objects;
 use crate::domain::{
-    ChangeNotice, Event, EventType, Invalid, ModelName, Object, ObjectId, ObjectKey, Retraction,
+    ChangeNotice, Event, EventType, InvalidValue, ModelName, Object, ObjectId, ObjectKey,
+    Retraction,
 };
 use crate::engine::Result;
 use crate::engine::batches::BatchService;
-use crate::engine::eligibility::event_facts::Catalog;
+use crate::engine::eligibility::event_facts::EventFacts;
 use crate::engine::feed::cache::FeedCache;
-use crate::wire::event::{Retracted, Unknown};
+use crate::wire::event::{Retracted, UnknownNames};
 
 /// Stores objects, except those of mapped models, and retracts events about them.
 pub struct ObjectService {
@@ -29,13 +30,13 @@ pub struct ObjectService {
 ///
 /// # Errors
 ///
-/// [`Invalid`] if the model contains a colon, which separates it from the id in the key.
-pub fn key_of(model: &ModelName, id: &ObjectId) -> Result<ObjectKey, Invalid> {
+/// [`InvalidValue`] if the model contains a colon, which separates it from the id in the key.
+pub fn key_of(model: &ModelName, id: &ObjectId) -> Result<ObjectKey, InvalidValue> {
     if model.as_str().contains(':') {
         let why = "holds a colon, which ends the model in an object's key";
-        return Err(Invalid::new("model", model, why));
+        return Err(InvalidValue::new("model", model, why));
     }
-    ObjectKey::of(Some(model), id).as_str().parse()
+    ObjectKey::from_parts(Some(model), id).as_str().parse()
 }
 
 impl ObjectService {
@@ -44,29 +45,29 @@ impl ObjectService {
         for object in &objects {
             self.check(object)?;
         }
-        self.keep(objects).await
+        self.store_checked(objects).await
     }
 
     /// Stores objects that were checked. If a key occurs twice, the last one wins.
-    pub(crate) async fn keep(&self, objects: Vec<Object>) -> Result<()> {
+    pub(crate) async fn store_checked(&self, objects: Vec<Object>) -> Result<()> {
         let last_by_key: BTreeMap<_, _> =
             objects.into_iter().map(|object| (object.key.clone(), object)).collect();
         let last: Vec<Object> = last_by_key.into_values().collect();
         self.context.store.put_objects(&last).await?;
         // Polls of this process see the change at once, before the store's change notice arrives.
         let keys = last.iter().map(|object| object.key.as_str());
-        self.feed_cache.apply(&ChangeNotice::objects(keys));
+        self.feed_cache.apply_notice(&ChangeNotice::objects(keys));
         Ok(())
     }
 
     /// Returns an error if an object cannot be stored.
-    pub fn check(&self, object: &Object) -> Result<(), Invalid> {
+    pub fn check(&self, object: &Object) -> Result<(), InvalidValue> {
         object.check()?;
-        let model = object.key.parts().map(|(model, _)| ModelName::stored(model));
+        let model = object.key.split().map(|(model, _)| ModelName::stored(model));
         match model.filter(|model| self.context.config.models.contains_key(model)) {
             Some(model) => {
                 let why = "is read from the application's own collection; change the object there";
-                Err(Invalid::new("model", model, why))
+                Err(InvalidValue::new("model", model, why))
             }
             None => Ok(()),
         }
@@ -78,13 +79,13 @@ impl ObjectService {
     }
 
     /// Returns the objects with these keys, in the order of the request.
-    pub async fn many(&self, keys: &[ObjectKey]) -> Result<Vec<Option<Object>>> {
+    pub async fn get_many(&self, keys: &[ObjectKey]) -> Result<Vec<Option<Object>>> {
         Ok(self.context.store.objects(keys).await?)
     }
 
     /// Marks an object as withdrawn, even if it was unknown. Its other fields are removed.
     pub async fn withdraw(&self, key: ObjectKey) -> Result<()> {
-        self.put(vec![Object { notifiable: false, ..Object::bare(key) }]).await
+        self.put(vec![Object { notifiable: false, ..Object::without_data(key) }]).await
     }
 
     /// Retracts all earlier events of this type about these objects, 1 to 100, so that feeds and
@@ -105,25 +106,25 @@ impl ObjectService {
             .collect();
         let events: Vec<Event> =
             objects.iter().map(|object| Event::new(kind, object, None)).collect();
-        let mut catalog = Catalog::of_emails(&self.context);
-        catalog.load(events.iter()).await?;
-        let mut unknown = Unknown::default();
+        let mut catalog = EventFacts::for_emails(&self.context);
+        catalog.load_objects_and_retractions(events.iter()).await?;
+        let mut unknown = UnknownNames::default();
         for event in &events {
-            unknown.note(event, &catalog, &self.context.policies);
+            unknown.add_unknown(event, &catalog, &self.context.policies);
         }
         let at = self.context.ids.next(self.context.clock.now());
         let retraction = |o: &ObjectId| Retraction { t: kind.clone(), o: o.clone(), at };
         let retractions: Vec<Retraction> = objects.iter().map(retraction).collect();
-        let keys: Vec<_> = events.iter().map(|event| catalog.key(event)).collect();
+        let keys: Vec<_> = events.iter().map(|event| catalog.object_key(event)).collect();
         let notice = ChangeNotice::objects(keys.iter().map(|key| key.as_str()));
         self.context.store.retract(&retractions, &notice).await?;
         // Polls of this process see the change at once, before the store's change notice arrives.
-        self.feed_cache.apply(&notice);
+        self.feed_cache.apply_notice(&notice);
         // Events that join a batch after `at` are not part of the retraction.
         Ok(Retracted {
-            out: self.batches.remove_events(kind, &objects, Some(at)).await?,
+            removed_events: self.batches.remove_events(kind, &objects, Some(at)).await?,
             objects: keys,
-            warnings: unknown.doubts(&self.context.policies),
+            warnings: unknown.retraction_warnings(&self.context.policies),
         })
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Each line is accepted or rejected as a whole (P10). A rejected line is reported with its number
 //! and the reason, and the other lines are accepted. Memory is bounded, even if a compressed file
-//! expands without limit. Importing a file again changes nothing. Start with [`Import::file`].
+//! expands without limit. Importing a file again changes nothing. Start with [`FileImport::import_file`].
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -10,28 +10,28 @@ use std::path::Path;
 
 use tokio::sync::mpsc;
 
-use super::records::PeopleService;
+use super::records::UserService;
 use crate::engine::archive::BoundedLines;
 use crate::engine::feedback::suppressions::SuppressionService;
 use crate::engine::ingest::objects::ObjectService;
-use crate::engine::ingest::{NewEvent, Notify};
-use crate::engine::{Error, Result, Watcher};
+use crate::engine::ingest::{EventService, NewEvent};
+use crate::engine::{Error, Progress, Result};
 use crate::wire::transfer::{BadLine, ImportReport};
 
 pub(crate) mod line;
 
-use line::{ImportedRecord, Mistake, is_header, parse};
+use line::{ImportedRecord, LineError, is_header, parse};
 
 pub use line::ImportKind;
 
 impl BadLine {
-    pub(crate) fn new(line: u64, Mistake { field, why }: Mistake) -> Self {
+    pub(crate) fn new(line: u64, LineError { field, why }: LineError) -> Self {
         Self { line, field, why }
     }
 }
 
 /// The maximum number of rejected lines in a report. Further ones are only counted.
-pub const SHOWN: usize = 20;
+pub const MAX_REPORTED_LINES: usize = 20;
 /// The maximum number of lines in a batch, which is written to the store at once.
 const LINES_PER_BATCH: usize = 2_000;
 /// A batch also ends when its lines have this many bytes. Up to three batches are in memory: one
@@ -40,11 +40,11 @@ const BYTES_PER_BATCH: usize = 8 << 20;
 const MAX_LINE_BYTES: u64 = 16 << 20;
 
 /// Imports files in batches of lines.
-pub struct Import {
+pub struct FileImport {
     /// Writes users and follows.
-    pub people: PeopleService,
+    pub users: UserService,
     /// Accepts events.
-    pub notify: Notify,
+    pub notify: EventService,
     /// Writes objects.
     pub objects: ObjectService,
     /// Writes suppressed addresses.
@@ -57,19 +57,19 @@ type Line = Result<(u64, ImportedRecord), BadLine>;
 impl ImportReport {
     fn reject(&mut self, bad: BadLine) {
         self.bad += 1;
-        if self.bad_lines.len() < SHOWN {
+        if self.bad_lines.len() < MAX_REPORTED_LINES {
             self.bad_lines.push(bad);
         }
     }
 }
 
-impl Import {
+impl FileImport {
     /// Imports a file; `-` is standard input.
-    pub async fn file(
+    pub async fn import_file(
         &self,
         kind: &ImportKind,
         path: &Path,
-        progress: &dyn Watcher,
+        progress: &dyn Progress,
     ) -> Result<ImportReport> {
         let (lines, mut batches) = mpsc::channel::<Vec<Line>>(1);
         let (path, kind) = (path.to_owned(), kind.clone());
@@ -105,13 +105,13 @@ impl Import {
             }
         }
         if !users.is_empty() {
-            self.people.put(users).await?;
+            self.users.put_users(users).await?;
         }
         if !follows.is_empty() {
-            self.people.follow(follows).await?;
+            self.users.follow(follows).await?;
         }
         if !objects.is_empty() {
-            self.objects.keep(objects).await?;
+            self.objects.store_checked(objects).await?;
         }
         if !events.is_empty() {
             self.accept(events, report).await?;
@@ -125,7 +125,7 @@ impl Import {
     /// Rejects a record that the configuration does not allow.
     fn check(&self, (number, record): (u64, ImportedRecord)) -> Line {
         let checked = match &record {
-            ImportedRecord::User(user) => self.people.check(user),
+            ImportedRecord::User(user) => self.users.check(user),
             ImportedRecord::Object(object) => self.objects.check(object),
             _ => Ok(()),
         };
@@ -142,7 +142,7 @@ impl Import {
             let mistake = match result {
                 Ok(_) => continue,
                 Err(Error::Conflict(why)) => why.into(),
-                Err(Error::Invalid(why)) => Mistake::of_event(why),
+                Err(Error::Invalid(why)) => LineError::from_event_error(why),
                 Err(error) => return Err(error),
             };
             report.accepted -= 1;
@@ -155,7 +155,7 @@ impl Import {
 /// Reads, decompresses and parses lines. Sends batches until the file or the receiver ends.
 fn read_lines(path: &Path, kind: &ImportKind, batches: &mpsc::Sender<Vec<Line>>) -> Result<()> {
     let (mut batch, mut bytes, mut last_line) = (Vec::with_capacity(LINES_PER_BATCH), 0, 0);
-    for (number, line) in (1..).zip(BoundedLines::new(open(path)?, MAX_LINE_BYTES)) {
+    for (number, line) in (1..).zip(BoundedLines::new(open_decompressed(path)?, MAX_LINE_BYTES)) {
         let line = match line {
             Ok(line) => line,
             Err(error) => {
@@ -185,7 +185,7 @@ fn read_lines(path: &Path, kind: &ImportKind, batches: &mpsc::Sender<Vec<Line>>)
 
 /// Opens a file for reading. Detects gzip and Zstandard by their magic numbers and decompresses
 /// them.
-pub(crate) fn open(path: &Path) -> Result<Box<dyn BufRead>> {
+pub(crate) fn open_decompressed(path: &Path) -> Result<Box<dyn BufRead>> {
     let failed = |error| Error::file(format!("opening {}", path.display()), error);
     let buffered = |bytes: Box<dyn Read>| BufReader::with_capacity(1 << 16, bytes);
     let source: Box<dyn Read> = if path.as_os_str() == "-" {

@@ -3,7 +3,7 @@
 //! serde checks the fields one by one, and `check` checks the rest, before any read or write (P10).
 //! Records, patches, imports and the preferences page all make a [`PreferencesChange`]. A new
 //! preference is a field there and in [`UserInput`], and a line in [`PreferencesChange::apply`].
-//! [`User::replacing`] decides its effect on earlier events.
+//! [`User::as_replacement_of`] decides its effect on earlier events.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -13,22 +13,22 @@ use chrono_tz::Tz;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
-use super::json_fields::{self, Named};
+use super::json_fields::{self, JsonObject};
 use crate::config::Config;
 use crate::domain::mutes_and_quiet_hours::Title;
 use crate::domain::user::{self, DigestPreference, TypePreference};
 use crate::domain::{
-    Address, BrandName, Cadence, EventType, FollowKey, Invalid, Point, Policies, Quiet, Route,
-    Schedule, User, UserId, durations, text_checks,
+    Address, BrandName, Cadence, EventType, FollowKey, InvalidValue, Point, Policies, QuietHours,
+    Route, Schedule, User, UserId, durations, text_checks,
 };
 
-type Result<T, E = Invalid> = std::result::Result<T, E>;
+type Result<T, E = InvalidValue> = std::result::Result<T, E>;
 
 /// A change of one field: omitted, `null`, or a value.
 pub type Change<T> = Option<Option<T>>;
 
 /// Changes of the choices of types.
-pub type TypeChanges = BTreeMap<EventType, Option<Named<TypeChange>>>;
+pub type TypeChanges = BTreeMap<EventType, Option<JsonObject<TypeChange>>>;
 
 /// A user's own change of preferences. Omitted fields stay, and `null` resets a choice.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -42,7 +42,7 @@ pub struct PreferencesChange {
     pub tz: Change<Tz>,
     /// The hours in which no batch closes.
     #[serde(deserialize_with = "json_fields::named_or_null")]
-    pub quiet: Change<Quiet>,
+    pub quiet: Change<QuietHours>,
     /// The choices by type. `None` restores the configuration's route.
     #[serde(deserialize_with = "json_fields::given")]
     pub types: Option<TypeChanges>,
@@ -84,7 +84,9 @@ fn name_or_null<'de, D: Deserializer<'de>, T: FromStr>(
     let name = Option::<String>::deserialize(from)?;
     let parse = |name: String| {
         let parsed = name.parse();
-        parsed.map_err(|_| D::Error::custom(Invalid::new(what, name, format!("is not {expected}"))))
+        parsed.map_err(|_| {
+            D::Error::custom(InvalidValue::new(what, name, format!("is not {expected}")))
+        })
     };
     name.map(parse).transpose().map(Some)
 }
@@ -106,7 +108,7 @@ fn own_window<'de, D: Deserializer<'de>>(from: D) -> Result<Change<TimeDelta>, D
     }
     match WindowInput::deserialize(from)? {
         WindowInput::Own(text) => {
-            user::window(&text).map(|window| Some(Some(window))).map_err(Error::custom)
+            user::parse_window(&text).map(|window| Some(Some(window))).map_err(Error::custom)
         }
         WindowInput::Types(()) => Ok(Some(None)),
     }
@@ -118,7 +120,7 @@ impl PreferencesChange {
         let hour = self.digest.and_then(|digest| digest.hour.flatten());
         if let Some(hour) = hour.filter(|hour| *hour > 23) {
             let why = "is not an hour from 0 to 23";
-            return Err(Invalid::new("digest hour", hour, why));
+            return Err(InvalidValue::new("digest hour", hour, why));
         }
         user::check_choices(self.types.as_ref().map_or(0, BTreeMap::len))
     }
@@ -126,9 +128,9 @@ impl PreferencesChange {
     /// Rejects digests of types whose events may be of any brand.
     pub(super) fn check_routes(&self, policies: &Policies) -> Result<()> {
         for (kind, change) in self.chosen() {
-            if policies.emailed_by(kind, change.route) != change.route {
+            if policies.effective_route(kind, change.route) != change.route {
                 let why = "has events of several brands, so it is in no digest; choose immediate, batch or never";
-                return Err(Invalid::new("type", kind, why));
+                return Err(InvalidValue::new("type", kind, why));
             }
         }
         Ok(())
@@ -137,10 +139,10 @@ impl PreferencesChange {
     /// Rejects choices of mandatory types. Resetting one is allowed and changes nothing.
     pub(super) fn check_optional(&self, policies: &Policies) -> Result<()> {
         for (kind, _) in self.chosen() {
-            if let Some(mandate) = &policies.of(kind).mandatory {
+            if let Some(mandate) = &policies.policy(kind).mandatory {
                 let reason = mandate.as_str();
                 let why = format!("is mandatory ({reason}), so there is no choice; leave it out");
-                return Err(Invalid::new("type", kind, why));
+                return Err(InvalidValue::new("type", kind, why));
             }
         }
         Ok(())
@@ -161,7 +163,7 @@ impl PreferencesChange {
         user.quiet = self.quiet.unwrap_or(user.quiet);
         for (kind, change) in self.types.iter().flatten() {
             let own_window = user.types.remove(kind).and_then(|choice| choice.window);
-            if let Some(Named(TypeChange { route, window })) = change {
+            if let Some(JsonObject(TypeChange { route, window })) = change {
                 // `User::replacing` dates the change.
                 let chosen = TypePreference {
                     window: window.unwrap_or(own_window),
@@ -183,11 +185,11 @@ impl PreferencesChange {
         let has_cadence = self.digest.is_some_and(|digest| digest.cadence.is_some());
         let route = |kind: &EventType| match user.types.get(kind) {
             Some(chosen) => chosen.route,
-            None => policies.of(kind).route,
+            None => policies.policy(kind).route,
         };
         let mut types = self.types.iter().flat_map(BTreeMap::keys);
         has_cadence && user.schedule(default).cadence != Cadence::Never
-            || types.any(|kind| !policies.is_mandatory(kind) && route(kind).is_emailed_alone())
+            || types.any(|kind| !policies.is_mandatory(kind) && route(kind).is_outside_digest())
     }
 }
 
@@ -236,7 +238,7 @@ pub struct UserInput {
     pub tz: Change<Tz>,
     /// As in [`PreferencesChange`].
     #[serde(deserialize_with = "json_fields::named_or_null")]
-    pub quiet: Change<Quiet>,
+    pub quiet: Change<QuietHours>,
     /// As in [`PreferencesChange`]; `null` counts as omitted in a record.
     #[serde(deserialize_with = "json_fields::given")]
     pub types: Change<TypeChanges>,
@@ -247,7 +249,7 @@ pub struct UserInput {
 #[serde(deny_unknown_fields, expecting = "an object with until and title")]
 pub struct MuteInput {
     /// When the mute ends; without it, the user ends it. A past moment ends it now.
-    #[serde(default, deserialize_with = "durations::read_time_if_any")]
+    #[serde(default, deserialize_with = "durations::deserialize_optional_time")]
     pub until: Option<DateTime<Utc>>,
     /// The name on the preferences page: one line of at most 120 bytes. An omitted title stays.
     #[serde(default)]
@@ -266,7 +268,7 @@ pub struct FollowInput {
 }
 
 /// Reads an id that may be a number.
-fn id<'de, D: Deserializer<'de>, T: FromStr<Err = Invalid>>(from: D) -> Result<T, D::Error> {
+fn id<'de, D: Deserializer<'de>, T: FromStr<Err = InvalidValue>>(from: D) -> Result<T, D::Error> {
     let id = json_fields::NameOrNumber::deserialize(from)?;
     id.parse().map_err(Error::custom)
 }
@@ -279,33 +281,34 @@ impl UserInput {
     /// Checks what the types of a record's fields cannot express. Returns the id.
     pub fn check(&self) -> Result<&UserId> {
         self.check_fields()?;
-        self.id.as_ref().ok_or_else(|| Invalid::new("user", "", "has no id"))
+        self.id.as_ref().ok_or_else(|| InvalidValue::new("user", "", "has no id"))
     }
 
     /// Checks what the types of a patch's fields cannot express.
     pub fn check_patch(&self) -> Result<()> {
         if let Some(id) = &self.id {
-            return Err(Invalid::new("user id", id, "cannot change; leave it out"));
+            return Err(InvalidValue::new("user id", id, "cannot change; leave it out"));
         }
         if self.unsubscribed == Some(None) {
             let why = "resubscribes no one; only the user's own choice does. Leave it out";
-            return Err(Invalid::new("unsubscribed", "null", why));
+            return Err(InvalidValue::new("unsubscribed", "null", why));
         }
         let why = "changes nothing; leave it out, or set its fields to null";
         if matches!(self.digest, Some(None)) {
-            return Err(Invalid::new("digest", "null", why));
+            return Err(InvalidValue::new("digest", "null", why));
         }
         if matches!(self.types, Some(None)) {
-            return Err(Invalid::new("types", "null", why));
+            return Err(InvalidValue::new("types", "null", why));
         }
         self.check_fields()
     }
 
     fn check_fields(&self) -> Result<()> {
         self.preferences().check()?;
-        let (bytes, limit) = (self.name.iter().flatten().map(String::len).sum(), user::MAX_NAME);
+        let (bytes, limit) =
+            (self.name.iter().flatten().map(String::len).sum(), user::MAX_USER_NAME_BYTES);
         let why = format_args!("bytes is more than the {limit} that can be kept; shorten it");
-        Invalid::check_limit("name of", bytes, limit, why)?;
+        InvalidValue::check_limit("name of", bytes, limit, why)?;
         let mut locale = self.locale.iter().flatten();
         locale.try_for_each(|locale| text_checks::check_locale(locale))
     }

@@ -15,15 +15,15 @@ use serde::{Deserialize, Deserializer};
 pub(crate) fn named<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     from: D,
 ) -> Result<T, D::Error> {
-    Named::deserialize(from).map(|Named(object)| object)
+    JsonObject::deserialize(from).map(|JsonObject(object)| object)
 }
 
 /// Reads an object or `null`, which both differ from an omitted field.
 pub(crate) fn named_or_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     from: D,
 ) -> Result<Option<Option<T>>, D::Error> {
-    let object = Option::<Named<T>>::deserialize(from)?;
-    Ok(Some(object.map(|Named(object)| object)))
+    let object = Option::<JsonObject<T>>::deserialize(from)?;
+    Ok(Some(object.map(|JsonObject(object)| object)))
 }
 
 /// Reads a value that may be omitted. Unless its type has a `null`, it cannot be `null`: a value
@@ -61,16 +61,16 @@ impl NameOrNumber {
 
 /// An object, read from nothing but an object.
 #[derive(Debug, Clone)]
-pub struct Named<T>(pub T);
+pub struct JsonObject<T>(pub T);
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Named<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for JsonObject<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(Fields(PhantomData)).map(Named)
+        from.deserialize_any(ObjectVisitor(PhantomData)).map(JsonObject)
     }
 }
 
 /// Reads the fields of an object.
-pub(crate) struct Fields<T>(pub(crate) PhantomData<T>);
+pub(crate) struct ObjectVisitor<T>(pub(crate) PhantomData<T>);
 
 /// Passes values that are neither arrays nor objects to the derived code, whose errors describe the
 /// expected value.
@@ -82,7 +82,7 @@ macro_rules! scalars {
     };
 }
 
-impl<'de, T: Deserialize<'de>> Visitor<'de> for Fields<T> {
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

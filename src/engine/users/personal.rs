@@ -4,20 +4,20 @@
 //! Repeating an interrupted erasure finishes it, and so does creating the next user with the id.
 //! Stacks keep their events; the start of the id ([`crate::domain::user_id_reuse`]) hides these
 //! from all later readers.
-//! Start with [`PeopleService::erase`].
+//! Start with [`UserService::erase`].
 
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
 
-use super::records::PeopleService;
+use super::records::UserService;
 use crate::domain::delivery::Correction;
 use crate::domain::user_id_reuse::{self, Erasure};
 use crate::domain::{
-    BatchState, Day, DaySet, Delivery, DeliveryState, Event, Id, Inbox, Invalid, Position, Stack,
-    Start, User, UserId, UserStacks,
+    BatchState, Day, DaySet, Delivery, DeliveryState, Event, Id, Inbox, InvalidValue, Position,
+    RecordStart, Stack, User, UserId, UserStacks,
 };
-use crate::engine::batches::End;
+use crate::engine::batches::EndAction;
 use crate::engine::feed::cache::FeedCache;
 use crate::engine::{Error, Result};
 use crate::store::{self, BatchFilter, DeliveryFilter, NoteFilter, Store};
@@ -29,11 +29,11 @@ const CANCEL_REASON: &str = "the user was deleted";
 
 /// Returns the start of a user with this record, or of an id without one. `None` if no earlier user
 /// had the id.
-pub async fn start_of(
+pub async fn load_start(
     store: &dyn Store,
     user: &UserId,
     record: Option<&User>,
-) -> Result<Option<Start>> {
+) -> Result<Option<RecordStart>> {
     if let Some(record) = record {
         return Ok(record.start);
     }
@@ -46,13 +46,13 @@ pub async fn cached_start(
     store: &dyn Store,
     cache: &FeedCache,
     user: &UserId,
-) -> Result<Option<Start>> {
+) -> Result<Option<RecordStart>> {
     if let Some(start) = cache.start(user) {
         return Ok(start);
     }
     let version = cache.version_of_user(user);
     let record = store.users(std::slice::from_ref(user)).await?.pop().flatten();
-    let start = start_of(store, user, record.as_ref()).await?;
+    let start = load_start(store, user, record.as_ref()).await?;
     if let Some(version) = version {
         cache.put_start(user, start, version);
     }
@@ -66,19 +66,19 @@ async fn erasure(store: &dyn Store, user: &UserId) -> Result<Option<Erasure>> {
 
 /// Returns the erasures of earlier users with these ids, in their order.
 async fn erasures(store: &dyn Store, users: &[UserId]) -> Result<Vec<Option<Erasure>>> {
-    let names: Vec<String> = users.iter().map(user_id_reuse::note_name).collect();
+    let names: Vec<String> = users.iter().map(user_id_reuse::erasure_note_name).collect();
     let filter: Vec<&str> = names.iter().map(String::as_str).collect();
     let notes: HashMap<String, String> =
         store.notes(NoteFilter::Named(&filter)).await?.into_iter().collect();
     let parse = |note: &String| -> Result<Erasure> {
         let corrupt =
-            |why: Invalid| store::Error::corrupt("the note of an erasure", why.to_string());
+            |why: InvalidValue| store::Error::corrupt("the note of an erasure", why.to_string());
         Ok(note.parse().map_err(corrupt)?)
     };
     names.iter().map(|name| notes.get(name).map(parse).transpose()).collect()
 }
 
-impl PeopleService {
+impl UserService {
     /// Erases a user. Returns whether any of their data existed. Can be repeated.
     pub async fn erase(&self, user: &UserId) -> Result<bool> {
         let earlier = erasure(&*self.context.store, user).await?;
@@ -99,7 +99,7 @@ impl PeopleService {
 
     /// Returns the starts of new records with these ids. Only ids of earlier users have one.
     /// Finishes interrupted erasures first.
-    pub(crate) async fn starts(&self, users: &[UserId]) -> Result<HashMap<UserId, Start>> {
+    pub(crate) async fn starts(&self, users: &[UserId]) -> Result<HashMap<UserId, RecordStart>> {
         let mut starts = HashMap::new();
         let erasures = erasures(&*self.context.store, users).await?;
         for (user, erasure) in users.iter().zip(erasures) {
@@ -114,16 +114,16 @@ impl PeopleService {
 
     /// Returns the start of a user after the current events of the id. `erased` is when the earlier
     /// user was erased.
-    async fn new_start(&self, user: &UserId, erased: DateTime<Utc>) -> Result<Start> {
+    async fn new_start(&self, user: &UserId, erased: DateTime<Utc>) -> Result<RecordStart> {
         let now = self.context.clock.now();
         let id = self.context.ids.next(now);
         let today = self.window(user, DaySet::ending(Day::of(now), 0)).await?;
-        Ok(Start::new(erased, id, today.as_ref()))
+        Ok(RecordStart::new(erased, id, today.as_ref()))
     }
 
     /// Replaces the note, even if another call erases the same user concurrently.
     async fn put_erasure(&self, user: &UserId, erasure: Erasure) -> Result<()> {
-        let (name, text) = (user_id_reuse::note_name(user), erasure.to_string());
+        let (name, text) = (user_id_reuse::erasure_note_name(user), erasure.to_string());
         let store = &self.context.store;
         loop {
             let stored = store.note(&name).await?;
@@ -149,24 +149,24 @@ impl PeopleService {
         {
             return Ok(true);
         }
-        let (now, back) = (self.context.clock.now(), self.context.config.window_back);
+        let (now, back) = (self.context.clock.now(), self.context.config.window_days_back);
         let Some(mut user_stacks) = self.window(user, DaySet::ending(Day::of(now), back)).await?
         else {
             return Ok(false);
         };
-        user_stacks.begin_at(earlier.map(|earlier| earlier.start));
+        user_stacks.hide_before_start(earlier.map(|earlier| earlier.start));
         Ok(!user_stacks.events().is_empty())
     }
 
     async fn cancel_batches(&self, user: &UserId) -> Result<()> {
-        let open = BatchFilter { state: Some(BatchState::Open), ..BatchFilter::of(user) };
+        let open = BatchFilter { state: Some(BatchState::Open), ..BatchFilter::of_user(user) };
         loop {
             let batches = self.batches.list(&open, BATCHES_PER_READ).await?;
             if batches.is_empty() {
                 return Ok(());
             }
             for batch in batches {
-                match self.batches.end(batch.id, End::Cancel).await {
+                match self.batches.end(batch.id, EndAction::Cancel).await {
                     // A batch that closed meanwhile has a delivery, or gets one. The delivery is
                     // canceled instead.
                     Ok(_) | Err(Error::Conflict(_)) => {}
@@ -185,7 +185,7 @@ impl PeopleService {
         // Emails that are being sent are finished, and the sender settles their batches. An earlier
         // or concurrent erasure may have canceled deliveries without settling their batches.
         let canceled = self.deliveries(user, DeliveryState::Canceled).await?;
-        let batches = canceled.iter().filter_map(|row| row.occasion.batch());
+        let batches = canceled.iter().filter_map(|row| row.source.batch());
         let settled: Vec<(Id, BatchState)> =
             batches.map(|batch| (batch, BatchState::Canceled)).collect();
         self.context.store.settle_batches(&settled, now).await?;
@@ -205,27 +205,27 @@ impl PeopleService {
     /// `None` if nothing is stored about the id.
     pub async fn export(&self, user: &UserId) -> Result<Option<UserExport>> {
         let (at, store) = (self.context.clock.now(), &self.context.store);
-        let window = DaySet::ending(Day::of(at), self.context.config.window_back);
+        let window = DaySet::ending(Day::of(at), self.context.config.window_days_back);
         let users = std::slice::from_ref(user);
         let mut parts = store.feeds(window, users).await?.remove(0);
-        let start = start_of(&**store, user, parts.user.as_ref()).await?;
-        parts.person.begin_at(start);
+        let start = load_start(&**store, user, parts.user.as_ref()).await?;
+        parts.stacks.hide_before_start(start);
         let inbox = parts.inbox.unwrap_or_else(|| Inbox::empty(user.clone()));
         let export_event = |(position, event): (Position, &Event)| ExportedEvent {
             id: position,
-            kind: event.t.clone(),
-            object: event.o.clone(),
-            event: event.i,
-            happened: event.at(position.stack.day),
+            kind: event.kind.clone(),
+            object: event.object.clone(),
+            event: event.fanout_id,
+            happened: event.time(position.stack.day),
             state: inbox.state(position),
         };
         let events: Vec<ExportedEvent> =
-            parts.person.stacks.iter().flat_map(Stack::events).map(export_event).collect();
+            parts.stacks.stacks.iter().flat_map(Stack::events).map(export_event).collect();
         let is_theirs = |id| start.is_none_or(|start| !start.is_after(id));
         let filter = DeliveryFilter::User(user);
         let mut deliveries = store.find_deliveries(&filter, usize::MAX).await?;
         deliveries.retain(|row| is_theirs(row.marker));
-        let mut batches = self.batches.list(&BatchFilter::of(user), usize::MAX).await?;
+        let mut batches = self.batches.list(&BatchFilter::of_user(user), usize::MAX).await?;
         batches.retain(|batch| is_theirs(batch.id));
         let follows = store.follows(user, None, usize::MAX).await?;
         let is_known = parts.user.is_some()
@@ -239,12 +239,12 @@ impl PeopleService {
         let address = parts.user.as_ref().and_then(|user| user.email.clone());
         let state = store.address_states(address.as_slice()).await?.pop();
         let suppression = state.and_then(|state| state.suppression);
-        let view = |user| UserView::of(user, &self.context.policies);
-        let mutes = parts.user.iter().flat_map(|user| user.mutes.all());
+        let view = |user| UserView::from_user(user, &self.context.policies);
+        let mutes = parts.user.iter().flat_map(|user| user.mutes.iter());
         Ok(Some(UserExport {
             user: user.clone(),
             at,
-            mutes: mutes.map(MuteView::of).collect(),
+            mutes: mutes.map(MuteView::from_mute).collect(),
             email: address.as_ref().map(|address| address.reveal().to_owned()),
             record: parts.user.map(view),
             follows,

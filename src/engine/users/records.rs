@@ -13,19 +13,20 @@ use super::input::{FollowInput, MuteInput, PreferencesChange, UserInput};
 use crate::context::Context;
 use crate::domain::user::check_choices;
 use crate::domain::{
-    Address, ChangeNotice, FollowKey, Invalid, Schedule, Stop, Subject, User, UserId, distinct,
+    Address, ChangeNotice, FollowKey, InvalidValue, Schedule, StopAction, Subject, User, UserId,
+    distinct,
 };
 use crate::engine::Result;
 use crate::engine::batches::BatchService;
 use crate::engine::feed::cache::FeedCache;
-use crate::store::{self, FollowChange, PeopleFilter};
+use crate::store::{self, FollowChange, UserFilter};
 
 /// How often a change is tried if other processes change the record at the same moment. In each
 /// attempt at least one of them succeeds.
 const MAX_ATTEMPTS: usize = 100;
 
 /// Changes users' records and follows, and exports and erases users ([`super::personal`]).
-pub struct PeopleService {
+pub struct UserService {
     pub(crate) context: Arc<Context>,
     /// Cancels the batches of erased users.
     pub(crate) batches: BatchService,
@@ -49,14 +50,14 @@ fn check_growth(before: Option<&User>, after: &User) -> Result<()> {
     Ok(())
 }
 
-impl PeopleService {
+impl UserService {
     /// Checks that the configuration has the brand of a record and allows its routes.
-    pub fn check(&self, input: &UserInput) -> Result<(), Invalid> {
+    pub fn check(&self, input: &UserInput) -> Result<(), InvalidValue> {
         input.check_configured(&self.context.config, &self.context.policies)
     }
 
     /// Creates or replaces records. The last record of an id counts.
-    pub async fn put(&self, inputs: Vec<UserInput>) -> Result<()> {
+    pub async fn put_users(&self, inputs: Vec<UserInput>) -> Result<()> {
         let (now, policies) = (self.context.clock.now(), &self.context.policies);
         let mut inputs_by_id: HashMap<UserId, UserInput> = HashMap::with_capacity(inputs.len());
         for input in inputs {
@@ -67,7 +68,7 @@ impl PeopleService {
         ids.sort_unstable();
         let change = |id: &UserId, before: Option<&User>| {
             let user = inputs_by_id[id].replace(id.clone(), before, policies, now);
-            Some(user.replacing(before, self.schedule(), policies, now))
+            Some(user.as_replacement_of(before, self.schedule(), policies, now))
         };
         self.change(ids, check_growth, change).await
     }
@@ -109,7 +110,7 @@ impl PeopleService {
             let conflicts = changed.into_iter().zip(is_stored).filter(|(_, is_stored)| !is_stored);
             ids = conflicts.map(|(user, _)| user.id).collect();
             // The next poll of this process sees it before the store's change notice arrives.
-            self.feed_cache.apply(&ChangeNotice::people(starts.keys().map(UserId::as_str)));
+            self.feed_cache.apply_notice(&ChangeNotice::users(starts.keys().map(UserId::as_str)));
             if ids.is_empty() {
                 return Ok(());
             }
@@ -119,12 +120,16 @@ impl PeopleService {
     }
 
     /// Returns the record of a user.
-    pub async fn get(&self, id: &UserId) -> Result<Option<User>> {
+    pub async fn user(&self, id: &UserId) -> Result<Option<User>> {
         Ok(self.context.store.users(std::slice::from_ref(id)).await?.pop().flatten())
     }
 
     /// Changes a user's preferences. Returns the record after it, or `None` if there is none.
-    pub async fn prefer(&self, id: &UserId, change: PreferencesChange) -> Result<Option<User>> {
+    pub async fn change_preferences(
+        &self,
+        id: &UserId,
+        change: PreferencesChange,
+    ) -> Result<Option<User>> {
         let (default, policies) = (self.schedule(), &self.context.policies);
         change.check()?;
         change.check_optional(policies)?;
@@ -157,29 +162,29 @@ impl PeopleService {
         let change = |_: &UserId, before: Option<&User>| {
             let mut user = before?.clone();
             edit(&mut user, now);
-            Some(user.replacing(before, self.schedule(), policies, now))
+            Some(user.as_replacement_of(before, self.schedule(), policies, now))
         };
         self.change(vec![id.clone()], check, change).await?;
-        self.get(id).await
+        self.user(id).await
     }
 
     /// Returns a page of the records after this id, ascending by id, and the `after` of the next
     /// page if there may be one.
-    pub async fn page(
+    pub async fn users_page(
         &self,
         after: Option<&UserId>,
         limit: usize,
     ) -> Result<(Vec<User>, Option<UserId>)> {
-        let mut ids = self.context.store.find_people(&PeopleFilter::All, after, limit).await?;
+        let mut ids = self.context.store.find_users(&UserFilter::All, after, limit).await?;
         let users = self.context.store.users(&ids).await?;
         let next = ids.pop().filter(|_| users.len() == limit);
         Ok((users.into_iter().flatten().collect(), next))
     }
 
     /// Returns the users whose record has this address, ascending by id, at most `limit`.
-    pub async fn with_address(&self, address: &Address, limit: usize) -> Result<Vec<UserId>> {
-        let filter = PeopleFilter::Address(address);
-        Ok(self.context.store.find_people(&filter, None, limit).await?)
+    pub async fn find_by_address(&self, address: &Address, limit: usize) -> Result<Vec<UserId>> {
+        let filter = UserFilter::Address(address);
+        Ok(self.context.store.find_users(&filter, None, limit).await?)
     }
 
     /// Returns the keys after this one that a user follows, ascending.
@@ -195,19 +200,19 @@ impl PeopleService {
     /// Unsubscribes a user from everything, at their own wish. A repeated call changes nothing.
     /// Returns the record after it, or `None` if there is none.
     pub async fn unsubscribe(&self, id: &UserId) -> Result<Option<User>> {
-        self.stop(id, &Stop::All).await
+        self.stop_emails(id, &StopAction::All).await
     }
 
     /// Stops what a link stops, at the user's own wish. A repeated call changes nothing. Returns
     /// the record after it, or `None` if there is none.
-    pub async fn stop(&self, id: &UserId, stop: &Stop) -> Result<Option<User>> {
-        if let Stop::Follow(key) = stop {
+    pub async fn stop_emails(&self, id: &UserId, stop: &StopAction) -> Result<Option<User>> {
+        if let StopAction::Follow(key) = stop {
             let follows = [(key.clone(), id.clone())];
             self.context.store.change_follows(FollowChange::Unfollow, &follows).await?;
-            return self.get(id).await;
+            return self.user(id).await;
         }
-        let edit = |user: &mut User, now| user.stop(stop, &self.context.policies, now);
-        if let Stop::Subject(..) = stop {
+        let edit = |user: &mut User, now| user.apply_stop(stop, &self.context.policies, now);
+        if let StopAction::Subject(..) = stop {
             return self.change_mutes(id, edit).await;
         }
         // A user can always stop emails, with any number of choices.
@@ -264,13 +269,13 @@ impl PeopleService {
         change: impl Fn(&mut User, DateTime<Utc>),
     ) -> Result<Option<User>> {
         let edit = |user: &mut User, now: DateTime<Utc>| {
-            let oldest = now.checked_sub_signed(self.context.config.remembered());
-            user.mutes.forget(oldest.unwrap_or(DateTime::<Utc>::MIN_UTC));
+            let oldest = now.checked_sub_signed(self.context.config.max_event_age());
+            user.mutes.remove_ended(oldest.unwrap_or(DateTime::<Utc>::MIN_UTC));
             change(user, now);
         };
         let edited = self.edit(id, check_growth, edit).await;
         // The next poll of this process sees it before the store's change notice arrives.
-        self.feed_cache.apply(&ChangeNotice::people([id.as_str()]));
+        self.feed_cache.apply_notice(&ChangeNotice::users([id.as_str()]));
         edited
     }
 }

@@ -11,27 +11,27 @@ use crate::context::Context;
 use crate::domain::{Event, Object, ObjectKey, Policies, Selector, UserId};
 use crate::engine::Result;
 use crate::engine::coalescer::{self, Coalescer};
-use crate::engine::eligibility::event_facts::Catalog;
-use crate::engine::ingest::{FEW_OBJECTS, NewEvent};
-use crate::store::{self, PeopleFilter};
-use crate::wire::event::{NAMED, Unknown};
+use crate::engine::eligibility::event_facts::EventFacts;
+use crate::engine::ingest::{MAX_SHARED_WRITE_OBJECTS, NewEvent};
+use crate::store::{self, UserFilter};
+use crate::wire::event::{MAX_LISTED_NAMES, UnknownNames};
 
 /// The most objects, and the most users, of one call that are looked up.
 const MAX_NAMES: usize = 1_000;
 // All requests that share a look-up fit into the limit.
-const _: () = assert!(coalescer::MOST * FEW_OBJECTS <= MAX_NAMES);
+const _: () = assert!(coalescer::MAX_REQUESTS_PER_CALL * MAX_SHARED_WRITE_OBJECTS <= MAX_NAMES);
 
-impl Unknown {
+impl UnknownNames {
     /// Records what is unknown of an event, which must be in the catalog.
-    pub fn note(&mut self, event: &Event, catalog: &Catalog, policies: &Policies) {
-        if policies.is_unconfigured(&event.t) {
-            *self.types.entry(event.t.clone()).or_default() += 1;
+    pub fn add_unknown(&mut self, event: &Event, catalog: &EventFacts, policies: &Policies) {
+        if policies.is_probably_mistyped(&event.kind) {
+            *self.types.entry(event.kind.clone()).or_default() += 1;
         }
-        if catalog.record(event).is_none() {
-            self.events += 1;
-            if self.objects.len() <= NAMED {
-                self.objects.insert(policies.object_of(event));
-                self.of.insert(event.t.clone());
+        if catalog.object(event).is_none() {
+            self.events_about_objects += 1;
+            if self.objects.len() <= MAX_LISTED_NAMES {
+                self.objects.insert(policies.object_key(event));
+                self.object_event_types.insert(event.kind.clone());
             }
         }
     }
@@ -46,7 +46,7 @@ pub struct RequestNames {
 
 impl From<&NewEvent> for RequestNames {
     fn from(request: &NewEvent) -> Self {
-        let users = request.audience.named().iter().take(MAX_NAMES);
+        let users = request.audience.named_users().iter().take(MAX_NAMES);
         Self { events: request.events(), users: users.cloned().collect() }
     }
 }
@@ -56,15 +56,16 @@ impl From<&NewEvent> for RequestNames {
 pub struct NameLookup {
     pub(crate) context: Arc<Context>,
     /// Combines concurrent short requests into one look-up.
-    pub(crate) coalescer: Arc<Coalescer<RequestNames, Unknown>>,
+    pub(crate) shared_lookups: Arc<Coalescer<RequestNames, UnknownNames>>,
 }
 
 impl NameLookup {
     /// Returns the unknown names of each request, in the order of the requests. Checks the first
     /// thousand objects and the first thousand users. Concurrent short requests share a look-up.
-    pub async fn of(&self, requests: &[RequestNames]) -> Result<Vec<Unknown>> {
+    pub async fn find_unknown(&self, requests: &[RequestNames]) -> Result<Vec<UnknownNames>> {
         let is_short = |request: &RequestNames| {
-            request.events.len() <= FEW_OBJECTS && request.users.len() <= FEW_OBJECTS
+            request.events.len() <= MAX_SHARED_WRITE_OBJECTS
+                && request.users.len() <= MAX_SHARED_WRITE_OBJECTS
         };
         match requests {
             [request] if is_short(request) => {
@@ -72,7 +73,7 @@ impl NameLookup {
                     let names = self.clone();
                     async move { names.look_up(&requests).await }
                 };
-                Ok(vec![self.coalescer.call(request.clone(), look_up).await?])
+                Ok(vec![self.shared_lookups.call(request.clone(), look_up).await?])
             }
             _ => Ok(self.look_up(requests).await?),
         }
@@ -81,12 +82,12 @@ impl NameLookup {
     /// Returns a sentence for each reason why users will not see an accepted event, with what to do
     /// about it. Records, objects and followers may still come later.
     pub async fn warnings(&self, request: &NewEvent) -> Result<Vec<String>> {
-        let unknown = self.of(&[RequestNames::from(request)]).await?;
+        let unknown = self.find_unknown(&[RequestNames::from(request)]).await?;
         let mut warnings: Vec<String> =
             unknown.iter().flat_map(|names| names.warnings(&self.context.policies)).collect();
-        let model = self.context.policies.of(&request.kind).model.as_ref();
+        let model = self.context.policies.policy(&request.kind).model.as_ref();
         let keys: Vec<ObjectKey> =
-            request.objects.iter().map(|object| ObjectKey::of(model, object)).collect();
+            request.objects.iter().map(|object| ObjectKey::from_parts(model, object)).collect();
         let store = &self.context.store;
         let objects = store.objects(&keys).await?.into_iter().flatten();
         for Object { key, .. } in objects.filter(|object| !object.notifiable) {
@@ -95,7 +96,7 @@ impl NameLookup {
         if let Selector::FollowersOf(keys) = &request.audience.to
             && let [key] = &keys[..]
         {
-            let followers = store.find_people(&PeopleFilter::Follow(key), None, 1).await?;
+            let followers = store.find_users(&UserFilter::Follow(key), None, 1).await?;
             if followers.is_empty() {
                 warnings.push(format!("no user follows {key}"));
             }
@@ -103,19 +104,22 @@ impl NameLookup {
         Ok(warnings)
     }
 
-    async fn look_up(&self, requests: &[RequestNames]) -> store::Result<Vec<Unknown>> {
-        let mut catalog = Catalog::of_emails(&self.context);
+    async fn look_up(&self, requests: &[RequestNames]) -> store::Result<Vec<UnknownNames>> {
+        let mut catalog = EventFacts::for_emails(&self.context);
         let events = requests.iter().flat_map(|request| &request.events);
         let users = requests.iter().flat_map(|request| &request.users);
         let users: Vec<UserId> = users.take(MAX_NAMES).cloned().collect();
         let records = self.context.store.users(&users);
-        let ((), records) = futures::try_join!(catalog.load(events.take(MAX_NAMES)), records)?;
+        let ((), records) = futures::try_join!(
+            catalog.load_objects_and_retractions(events.take(MAX_NAMES)),
+            records
+        )?;
         let mut is_missing = records.into_iter().map(|record| record.is_none());
         let mut remaining = MAX_NAMES;
         let unknown_of = |request: &RequestNames| {
-            let mut unknown = Unknown::default();
+            let mut unknown = UnknownNames::default();
             for event in request.events.iter().take(remaining) {
-                unknown.note(event, &catalog, &self.context.policies);
+                unknown.add_unknown(event, &catalog, &self.context.policies);
             }
             remaining -= request.events.len().min(remaining);
             let users = request.users.iter().zip(is_missing.by_ref());
@@ -128,7 +132,7 @@ impl NameLookup {
 
     /// Returns the unknown names of the newest `fanouts` journal entries, of their first thousand
     /// objects.
-    pub async fn recent(&self, fanouts: usize) -> Result<Unknown> {
+    pub async fn find_unknown_in_recent(&self, fanouts: usize) -> Result<UnknownNames> {
         let events = self.context.store.newest_events(fanouts).await?;
         let names = RequestNames { events: events.concat(), users: Vec::new() };
         Ok(self.look_up(&[names]).await?.pop().unwrap_or_default())

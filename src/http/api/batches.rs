@@ -11,7 +11,7 @@ use super::request::ApiRequest;
 use super::route::routes;
 use crate::domain::{Batch, Id};
 use crate::engine::Error;
-use crate::engine::batches::{BatchFilter, End};
+use crate::engine::batches::{BatchFilter, EndAction};
 use crate::wire::batch::BatchPage;
 
 routes! {ROUTES under "/v1":
@@ -61,15 +61,15 @@ async fn get(request: ApiRequest) -> ApiResult {
 
 /// `POST /v1/batches/{id}/close`
 async fn close(request: ApiRequest) -> ApiResult {
-    end(request, End::Close).await
+    end(request, EndAction::Close).await
 }
 
 /// `POST /v1/batches/{id}/cancel`
 async fn cancel(request: ApiRequest) -> ApiResult {
-    end(request, End::Cancel).await
+    end(request, EndAction::Cancel).await
 }
 
-async fn end(mut request: ApiRequest, how: End) -> ApiResult {
+async fn end(mut request: ApiRequest, how: EndAction) -> ApiResult {
     let id: Id = request.segment("id")?;
     let EmptyBody {} = request.parse_one_or_default().await?;
     let ended = request.app.batches().end(id, how).await;

@@ -47,7 +47,7 @@ impl Caller {
             return Ok(());
         };
         match cached_start(&*app.context.store, &app.feed_cache, &token.user).await? {
-            Some(start) if start.rejects(token.issued_at) => {
+            Some(start) if start.invalidates(token.issued_at) => {
                 Err(unauthorized(TokenError::EarlierUser))
             }
             _ => Ok(()),

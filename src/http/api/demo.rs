@@ -18,8 +18,8 @@ use serde::Deserialize;
 use super::problem::{ApiResult, Code, Problem};
 use super::request::ApiRequest;
 use super::route::routes;
-use crate::demo::{self, Gallery, PEOPLE};
-use crate::domain::{ObjectId, Stop, UserId};
+use crate::demo::{self, Gallery, USER_IDS};
+use crate::domain::{ObjectId, StopAction, UserId};
 use crate::wire::local_pages::LocalVisit;
 
 routes! {ROUTES under "":
@@ -93,19 +93,19 @@ async fn scene(request: ApiRequest, gallery: Data<Gallery>) -> ApiResult {
 /// signed-in user.
 async fn play(request: ApiRequest) -> ApiResult {
     let id: UserId = request.segment("id")?;
-    if !PEOPLE.contains(&id.as_str()) {
+    if !USER_IDS.contains(&id.as_str()) {
         let detail = format!("{id:?} is no user of the demo; /demo/scene lists them");
         return Err(Problem::new(Code::UnknownUser, detail));
     }
     let now = request.app.context.clock.now();
-    let token = request.app.tokens().make(&id, now, TOKEN_LIFETIME)?;
-    let maker = request.app.identities.default.links.maker().await?;
+    let token = request.app.tokens().issue(&id, now, TOKEN_LIFETIME)?;
+    let maker = request.app.identities.default.links.link_maker().await?;
     // A demo's configuration has both.
     let (Some(token), Some(maker)) = (token, maker) else {
         let detail = "the demo's tidings.toml has lost its address or its secret; start it again";
         return Err(Problem::new(Code::Internal, detail));
     };
-    let links = maker.personal(&id, None, Some(&Stop::All), None, now);
+    let links = maker.recipient_links(&id, None, Some(&StopAction::All), None, now);
     Ok(uncached().json(LocalVisit {
         token: token.expose(),
         preferences: &links.preferences,

@@ -14,9 +14,9 @@ use super::request::{ApiRequest, record_problem};
 use super::route::routes;
 use crate::app::App;
 use crate::domain::{EventType, Id, ObjectId};
-use crate::engine::ingest::{EventInput, NewEvent, Notify, ids};
+use crate::engine::ingest::{EventInput, EventService, NewEvent, one_or_many_ids};
 use crate::engine::users::unknown_names::RequestNames;
-use crate::wire::event::{AcceptedEvent, AllAccepted, EventProgress};
+use crate::wire::event::{AcceptedEvent, AcceptedEvents, EventProgress};
 
 routes! {ROUTES under "/v1":
     "/events" => {post write bulk: post, delete write: retract}
@@ -33,7 +33,8 @@ const LOOKUP_TIMEOUT: Duration = Duration::from_secs(1);
 async fn accept(app: &App, requests: Vec<NewEvent>) -> Result<Vec<AcceptedEvent>, Problem> {
     let names: Vec<RequestNames> = requests.iter().map(RequestNames::from).collect();
     let receipts = app.notify().accept(requests).await?;
-    let looked_up = tokio::time::timeout(LOOKUP_TIMEOUT, app.known().of(&names)).await;
+    let looked_up =
+        tokio::time::timeout(LOOKUP_TIMEOUT, app.name_lookup().find_unknown(&names)).await;
     let unknown = looked_up.ok().and_then(Result::ok).unwrap_or_else(|| {
         tracing::warn!("could not look up whether the objects and users of accepted events exist");
         Vec::new()
@@ -51,7 +52,7 @@ async fn post(mut request: ApiRequest) -> ApiResult {
     let requests = checked_events(&request.app.notify(), events, is_list, key)?;
     let mut events = accept(&request.app, requests).await?;
     if is_list {
-        return Ok(HttpResponse::Accepted().json(AllAccepted { events }));
+        return Ok(HttpResponse::Accepted().json(AcceptedEvents { events }));
     }
     let answer = events.remove(0);
     let base = request.app.config.server.public_path();
@@ -61,7 +62,7 @@ async fn post(mut request: ApiRequest) -> ApiResult {
 
 /// Checks the events of a body. `key` is the request's `Idempotency-Key`, which names one event.
 fn checked_events(
-    notify: &Notify,
+    notify: &EventService,
     mut events: Vec<EventInput>,
     is_list: bool,
     key: Option<String>,
@@ -101,7 +102,7 @@ async fn get(request: ApiRequest) -> ApiResult {
 struct RetractionBody {
     #[serde(rename = "type")]
     kind: EventType,
-    #[serde(deserialize_with = "ids")]
+    #[serde(deserialize_with = "one_or_many_ids")]
     objects: Vec<ObjectId>,
 }
 

@@ -12,8 +12,8 @@ use super::callers::Caller;
 use super::problem::{ApiResult, Problem};
 use super::request::{ApiRequest, invalid_parameter};
 use super::route::routes;
-use crate::domain::feed_page::Kinds;
-use crate::domain::{Invalid, NoticeKey, UserId, feed_page};
+use crate::domain::feed_page::KindFilter;
+use crate::domain::{InvalidValue, NoticeKey, UserId, feed_page};
 use crate::engine::Error;
 use crate::engine::feed::cache::ResponseHash;
 use crate::engine::feed::{FeedRequest, FeedResponse, MarksInput};
@@ -53,7 +53,7 @@ async fn page(request: ApiRequest) -> ApiResult {
             }),
             Some(other) => {
                 let why = "is unknown; the feed is grouped by about only";
-                return Err(invalid_parameter("group", &Invalid::new("group", other, why)));
+                return Err(invalid_parameter("group", &InvalidValue::new("group", other, why)));
             }
         };
         response.map_err(|error| match error {
@@ -76,7 +76,7 @@ fn describe(request: &ApiRequest, items: &mut [FeedItem]) {
         item.words = Some(ItemWords {
             heading,
             phrase: phrase.filter(|_| item.by().is_some()),
-            about: item.about.topic_title(),
+            topic_title: item.record.topic_title(),
         });
     }
 }
@@ -85,12 +85,12 @@ fn feed_request(request: &ApiRequest, user: &UserId) -> Result<FeedRequest, Prob
     let (category, policies) = (request.parameter("category")?, &request.app.config.policies);
     Ok(FeedRequest {
         user: user.clone(),
-        query: feed_page::Query {
+        query: feed_page::FeedQuery {
             after: request.parameter("after")?,
             before: request.parameter("before")?,
-            kinds: Kinds::of(request.parameter("type")?, category.as_ref(), policies),
+            kinds: KindFilter::selecting(request.parameter("type")?, category.as_ref(), policies),
             day: request.parameter("day")?,
-            about: request.text("about").map(str::to_owned),
+            topic: request.text("about").map(str::to_owned),
             state: request.parameter("state")?.unwrap_or_default(),
         },
         limit: request.number("limit")?.unwrap_or(DEFAULT_LIMIT) as usize,
@@ -135,7 +135,7 @@ async fn polled(
     let (app, http, cache) = (&request.app, &request.http, &request.app.feed_cache);
     let uri = http.uri().path_and_query().map_or("", |uri| uri.as_str());
     let start = |mut response: HttpResponseBuilder, tag: &ResponseHash, outcome| {
-        app.metrics.fed(outcome);
+        app.metrics.count_feed_request(outcome);
         response
             .insert_header(header::ETag(entity_tag(tag)))
             .insert_header((header::CACHE_CONTROL, "private, no-cache"))
@@ -169,5 +169,5 @@ async fn polled(
 /// Returns how many seconds this user's client should wait between two polls: 30 with 10 % more or
 /// less, so that clients do not poll in step.
 fn poll_interval(user: &UserId) -> u32 {
-    27 + NoticeKey::of(user.as_str()).0 % 7
+    27 + NoticeKey::from_name(user.as_str()).0 % 7
 }

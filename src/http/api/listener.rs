@@ -29,13 +29,13 @@ const MAX_CONNECTIONS: u64 = 25_000;
 const MIN_CONNECTIONS: u64 = 16;
 
 /// A bound address. Connections wait until a server accepts them.
-pub struct Listening {
+pub struct ListeningSocket {
     /// The bound address, with the actual port if port 0 was requested.
     pub addr: SocketAddr,
     pub(super) listener: TcpListener,
 }
 
-impl Listening {
+impl ListeningSocket {
     /// Fails unless the address is a loopback address.
     pub(super) fn require_loopback(self) -> anyhow::Result<Self> {
         anyhow::ensure!(self.addr.ip().is_loopback(), "{} is not a loopback address", self.addr);
@@ -44,10 +44,10 @@ impl Listening {
 }
 
 /// Binds an address. Needs a Tokio runtime.
-pub fn listen(addr: SocketAddr) -> anyhow::Result<Listening> {
+pub fn listen(addr: SocketAddr) -> anyhow::Result<ListeningSocket> {
     let listener = bind(addr).with_context(|| format!("listening on {addr}"))?;
     let addr = listener.local_addr().context("reading the bound address")?;
-    Ok(Listening { addr, listener })
+    Ok(ListeningSocket { addr, listener })
 }
 
 fn bind(addr: SocketAddr) -> std::io::Result<TcpListener> {

@@ -23,13 +23,13 @@ mod stream;
 mod suppressions;
 mod users;
 
-pub use listener::{Listening, listen};
-pub use monitoring::Watched;
+pub use listener::{ListeningSocket, listen};
+pub use monitoring::MetricsServer;
 pub use route::{Route, RouteTable};
-pub use server::{Bound, bind};
+pub use server::{BoundServer, bind};
 
 /// The routes under `/v1`. They are matched in this order, so the most frequent come first.
-pub const V1: &[RouteTable] = &[
+pub const V1_ROUTES: &[RouteTable] = &[
     feed::ROUTES,
     stream::ROUTES,
     events::ROUTES,
@@ -40,10 +40,10 @@ pub const V1: &[RouteTable] = &[
 ];
 
 /// The routes that need no key.
-pub const OPEN: &[RouteTable] = &[monitoring::HEALTH, caching::ROUTES, suppressions::HOOKS];
+pub const OPEN_ROUTES: &[RouteTable] = &[monitoring::HEALTH, caching::ROUTES, suppressions::HOOKS];
 
 /// The routes for Prometheus.
-pub const METRICS: &[RouteTable] = &[monitoring::METRICS];
+pub const METRICS_ROUTES: &[RouteTable] = &[monitoring::METRICS];
 
 /// The routes that exist only while a demo is served.
-pub const DEMO: &[RouteTable] = &[demo::ROUTES];
+pub const DEMO_ROUTES: &[RouteTable] = &[demo::ROUTES];

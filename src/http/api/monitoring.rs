@@ -13,7 +13,9 @@ use actix_web::{HttpResponse, HttpServer};
 use anyhow::Context;
 use tokio::sync::watch;
 
-use super::listener::{DISCONNECT_TIMEOUT, HEAD_TIMEOUT, KEEP_ALIVE, Listening, listen, stopped};
+use super::listener::{
+    DISCONNECT_TIMEOUT, HEAD_TIMEOUT, KEEP_ALIVE, ListeningSocket, listen, stopped,
+};
 use super::problem::{ApiResult, Code, Problem, not_found};
 use super::request::ApiRequest;
 use super::route::routes;
@@ -75,21 +77,21 @@ fn is_in_use(error: &anyhow::Error) -> bool {
 }
 
 /// A metrics server that is bound to its address and does not serve yet.
-pub struct Watched {
+pub struct MetricsServer {
     /// The bound address, with the actual port if port 0 was configured.
     pub addr: SocketAddr,
     listener: TcpListener,
     app: App,
 }
 
-impl Watched {
+impl MetricsServer {
     /// Binds the configured address. Returns `None` if there is none or another process uses it.
     /// Needs a Tokio runtime.
     pub fn bind(app: &App) -> anyhow::Result<Option<Self>> {
-        let Some(addr) = app.config.watch.metrics else {
+        let Some(addr) = app.config.observability.metrics else {
             return Ok(None);
         };
-        let Listening { addr, listener } = match listen(addr) {
+        let ListeningSocket { addr, listener } = match listen(addr) {
             Err(error) if is_in_use(&error) => {
                 tracing::warn!(
                     "metrics: another process listens on {addr} (metrics.listen), so this one \

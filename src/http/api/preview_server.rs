@@ -19,10 +19,10 @@ use tokio::sync::{Mutex, MutexGuard, watch};
 use super::demo::{
     EMAIL_POLICY, FILE_POLICY, local_response, page_policy, require_local_host, uncached,
 };
-use super::listener::{Listening, stopped};
+use super::listener::{ListeningSocket, stopped};
 use crate::demo::picture;
 use crate::operate::preview::{PreviewSheet, Previewer, files_of};
-use crate::wire::local_pages::{Board, RenderedSheet as SheetSummary};
+use crate::wire::local_pages::{PreviewBoard, RenderedSheet as SheetSummary};
 
 const PAGE: &str = include_str!("preview_server/page.html");
 const SCRIPT: &str = include_str!("preview_server/page.js");
@@ -32,7 +32,7 @@ const STYLE: &str = include_str!("preview_server/page.css");
 #[derive(Default)]
 struct BuiltPreview {
     sheets: Vec<PreviewSheet>,
-    board: Board,
+    board: PreviewBoard,
 }
 
 struct PreviewServer {
@@ -66,10 +66,10 @@ impl PreviewServer {
             html: format!("sheets/{n}?{version:x}"),
             bytes: sheet.html.len(),
         };
-        built.board = Board {
+        built.board = PreviewBoard {
             version,
             sheets: built.sheets.iter().enumerate().map(summary).collect(),
-            trouble,
+            rebuild_error: trouble,
             notes,
         };
         built
@@ -88,9 +88,13 @@ fn version(folder: Option<&Path>) -> u64 {
     (hasher.finish() >> 12).max(1)
 }
 
-impl Listening {
+impl ListeningSocket {
     /// Serves the preview until `stop` becomes true. Fails unless the address is loopback.
-    pub async fn show(self, preview: Previewer, stop: watch::Receiver<bool>) -> anyhow::Result<()> {
+    pub async fn serve_preview(
+        self,
+        preview: Previewer,
+        stop: watch::Receiver<bool>,
+    ) -> anyhow::Result<()> {
         let Self { addr, listener } = self.require_loopback()?;
         let preview = Data::new(PreviewServer { preview, addr, built: Mutex::default() });
         let file = |kind: &'static str, text: &'static str| {

@@ -12,7 +12,7 @@ use actix_web::{HttpResponse, ResponseError};
 
 use crate::app::App;
 use crate::domain::messages::error_chain;
-use crate::domain::{Invalid, NameErrorKind, UserId};
+use crate::domain::{InvalidKind, InvalidValue, UserId};
 use crate::engine;
 use crate::wire::{ProblemDetails, to_json};
 
@@ -173,14 +173,14 @@ impl Problem {
 }
 
 /// Invalid values come from the body unless a handler reports another location.
-impl From<Invalid> for Problem {
-    fn from(invalid: Invalid) -> Self {
+impl From<InvalidValue> for Problem {
+    fn from(invalid: InvalidValue) -> Self {
         let problem = |code| Self::new(code, invalid.to_string());
         match invalid.kind {
-            NameErrorKind::Value => problem(Code::InvalidBody),
-            NameErrorKind::Limit => problem(Code::LimitExceeded),
-            NameErrorKind::Time => problem(Code::TimeOutOfRange),
-            NameErrorKind::Type => problem(Code::UnknownType).at("type"),
+            InvalidKind::Value => problem(Code::InvalidBody),
+            InvalidKind::Limit => problem(Code::LimitExceeded),
+            InvalidKind::Time => problem(Code::TimeOutOfRange),
+            InvalidKind::Type => problem(Code::UnknownType).at("type"),
         }
     }
 }

@@ -25,9 +25,9 @@ use serde_path_to_error::{Deserializer as PathDeserializer, Track};
 use super::problem::{Code, Problem};
 use super::route::{decode, matched_route, segment};
 use crate::app::App;
-use crate::domain::{Invalid, NameErrorKind};
+use crate::domain::{InvalidKind, InvalidValue};
 use crate::engine::ingest::MAX_REQUESTS;
-use crate::engine::users::json_fields::Fields;
+use crate::engine::users::json_fields::ObjectVisitor;
 
 /// The maximum number of records in one request.
 const MAX_RECORDS: usize = MAX_REQUESTS;
@@ -79,7 +79,7 @@ fn parse_query(req: &HttpRequest, known: &[&str]) -> Result<Vec<(String, String)
                 [] => "is not known; there are none here".to_owned(),
                 known => format!("is not known; there are {}", known.join(", ")),
             };
-            let invalid = Invalid::new("parameter", name, why);
+            let invalid = InvalidValue::new("parameter", name, why);
             return Err(Problem::parameter(location, invalid.to_string()));
         }
         if parameters.iter().any(|(earlier, _)| *earlier == name) {
@@ -92,13 +92,13 @@ fn parse_query(req: &HttpRequest, known: &[&str]) -> Result<Vec<(String, String)
 }
 
 /// Creates the problem for an invalid parameter value.
-pub(super) fn invalid_parameter(name: &str, invalid: &Invalid) -> Problem {
+pub(super) fn invalid_parameter(name: &str, invalid: &InvalidValue) -> Problem {
     Problem::parameter(format!("query parameter {name}"), invalid.to_string())
 }
 
 impl ApiRequest {
     /// Parses the path segment that the route calls `{name}`.
-    pub(super) fn segment<T: FromStr<Err = Invalid>>(&self, name: &str) -> Result<T, Problem> {
+    pub(super) fn segment<T: FromStr<Err = InvalidValue>>(&self, name: &str) -> Result<T, Problem> {
         segment(&self.http, name)
     }
 
@@ -109,7 +109,7 @@ impl ApiRequest {
     }
 
     /// Parses the value of a query parameter; `None` if it is absent.
-    pub(super) fn parameter<T: FromStr<Err = Invalid>>(
+    pub(super) fn parameter<T: FromStr<Err = InvalidValue>>(
         &self,
         name: &str,
     ) -> Result<Option<T>, Problem> {
@@ -121,7 +121,10 @@ impl ApiRequest {
     pub(super) fn number(&self, name: &'static str) -> Result<Option<u32>, Problem> {
         let parse = |text: &str| match text.parse() {
             Ok(number) if text.bytes().all(|byte| byte.is_ascii_digit()) => Ok(number),
-            _ => Err(invalid_parameter(name, &Invalid::new(name, text, "is not a whole number"))),
+            _ => Err(invalid_parameter(
+                name,
+                &InvalidValue::new(name, text, "is not a whole number"),
+            )),
         };
         self.text(name).map(parse).transpose()
     }
@@ -131,7 +134,7 @@ impl ApiRequest {
         let limit = self.number("limit")?.unwrap_or(default);
         if !(1..=max).contains(&limit) {
             let why = format!("is not from 1 to {max}");
-            return Err(invalid_parameter("limit", &Invalid::new("limit", limit, why)));
+            return Err(invalid_parameter("limit", &InvalidValue::new("limit", limit, why)));
         }
         Ok(limit as usize)
     }
@@ -310,10 +313,10 @@ fn has_many(body: &[u8], field: &str) -> bool {
 }
 
 /// Creates the problem for the record at this index of a list.
-pub(super) fn record_problem(field: &str, index: usize, invalid: Invalid) -> Problem {
+pub(super) fn record_problem(field: &str, index: usize, invalid: InvalidValue) -> Problem {
     let subfield = match invalid.kind {
-        NameErrorKind::Type => ".type",
-        NameErrorKind::Value | NameErrorKind::Limit | NameErrorKind::Time => "",
+        InvalidKind::Type => ".type",
+        InvalidKind::Value | InvalidKind::Limit | InvalidKind::Time => "",
     };
     Problem::from(invalid).at(format!("{field}[{index}]{subfield}"))
 }
@@ -336,7 +339,7 @@ struct JsonRecord<T>(T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for JsonRecord<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Fields(PhantomData)).map(Self)
+        deserializer.deserialize_map(ObjectVisitor(PhantomData)).map(Self)
     }
 }
 

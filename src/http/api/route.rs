@@ -17,7 +17,7 @@ use actix_web::{Error, FromRequest, Handler, HttpMessage, HttpRequest, Responder
 use super::callers::Caller;
 use super::problem::{Code, Problem};
 use crate::app::App;
-use crate::domain::{Invalid, Scope, UserId};
+use crate::domain::{InvalidValue, Scope, UserId};
 
 /// The largest body of one record, in bytes.
 const BODY_LIMIT: usize = 1 << 20;
@@ -207,7 +207,7 @@ pub(super) fn matched_route(req: &HttpRequest) -> Option<&'static Route> {
 
 /// Parses the path segment that the route calls `{name}`. It may contain any percent-encoded
 /// character, including slashes.
-pub(super) fn segment<T: FromStr<Err = Invalid>>(
+pub(super) fn segment<T: FromStr<Err = InvalidValue>>(
     req: &HttpRequest,
     name: &str,
 ) -> Result<T, Problem> {
@@ -215,7 +215,7 @@ pub(super) fn segment<T: FromStr<Err = Invalid>>(
     let text = raw_segment(req, name)
         .and_then(|raw| decode(raw, false))
         .ok_or_else(|| problem("is not percent-encoded UTF-8"))?;
-    text.parse().map_err(|invalid: Invalid| problem(&invalid.to_string()))
+    text.parse().map_err(|invalid: InvalidValue| problem(&invalid.to_string()))
 }
 
 /// Returns the segment undecoded, because the router's decoder changes invalid UTF-8. Counts from

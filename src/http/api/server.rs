@@ -1,7 +1,7 @@
 //! The server: it binds an address, registers all routes, and watches over each request.
 //!
 //! [`observe`] limits the time of a request, and logs and counts its outcome. [`BodyGuard`] closes
-//! connections with an unread body. Start with [`Bound::run`].
+//! connections with an unread body. Start with [`BoundServer::run`].
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -26,13 +26,13 @@ use tracing::Instrument;
 
 use super::callers::{self, Authorizer};
 use super::listener::{
-    DISCONNECT_TIMEOUT, HEAD_TIMEOUT, KEEP_ALIVE, Listening, connections_per_thread, listen,
+    DISCONNECT_TIMEOUT, HEAD_TIMEOUT, KEEP_ALIVE, ListeningSocket, connections_per_thread, listen,
     stopped,
 };
 use super::problem::{Problem, not_found};
 use super::route::{MatchedRoute, RouteTable};
 use super::stream::Streams;
-use super::{DEMO, METRICS, OPEN, V1, demo};
+use super::{DEMO_ROUTES, METRICS_ROUTES, OPEN_ROUTES, V1_ROUTES, demo};
 use crate::app::App;
 use crate::demo::Gallery;
 use crate::domain::Id;
@@ -48,7 +48,7 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const MAX_REQUEST_ID: usize = 64;
 
 /// A server that is bound to its address and does not serve yet.
-pub struct Bound {
+pub struct BoundServer {
     /// The bound address, with the actual port if port 0 was configured.
     pub addr: SocketAddr,
     listener: TcpListener,
@@ -57,21 +57,21 @@ pub struct Bound {
     demo: Option<Gallery>,
 }
 
-/// Binds the configured address. Connections wait until [`Bound::run`] accepts them. Needs a Tokio
+/// Binds the configured address. Connections wait until [`BoundServer::run`] accepts them. Needs a Tokio
 /// runtime.
 ///
 /// # Errors
 ///
 /// Fails if the server key is empty or the address cannot be bound.
-pub fn bind(app: App, key: impl AsRef<str>) -> anyhow::Result<Bound> {
+pub fn bind(app: App, key: impl AsRef<str>) -> anyhow::Result<BoundServer> {
     listen(app.config.server.listen)?.bound(app, key.as_ref(), None)
 }
 
-impl Listening {
-    fn bound(self, app: App, key: &str, demo: Option<Gallery>) -> anyhow::Result<Bound> {
+impl ListeningSocket {
+    fn bound(self, app: App, key: &str, demo: Option<Gallery>) -> anyhow::Result<BoundServer> {
         let key = key.trim();
         anyhow::ensure!(!key.is_empty(), "the server key is empty, and would admit all requests");
-        Ok(Bound {
+        Ok(BoundServer {
             addr: self.addr,
             listener: self.listener,
             authorizer: Authorizer::new(&app, key),
@@ -81,7 +81,12 @@ impl Listening {
     }
 
     /// Creates a server that also serves the demo. Fails unless the address is a loopback address.
-    pub fn demo(self, app: App, key: impl AsRef<str>, gallery: Gallery) -> anyhow::Result<Bound> {
+    pub fn with_demo(
+        self,
+        app: App,
+        key: impl AsRef<str>,
+        gallery: Gallery,
+    ) -> anyhow::Result<BoundServer> {
         self.require_loopback()?.bound(app, key.as_ref(), Some(gallery))
     }
 }
@@ -103,20 +108,20 @@ fn configure(config: &mut ServiceConfig, app: &App) {
                 // Wraps authentication, so that pages can read its errors.
                 .wrap(Condition::new(!origins.is_empty(), callers::cors(origins)))
                 .wrap(from_fn(callers::reject_foreign))
-                .configure(|config| register(V1, config))
+                .configure(|config| register(V1_ROUTES, config))
                 .default_service(web::to(not_found)),
         )
         .service(
             web::scope("/metrics")
                 .wrap(from_fn(callers::require))
-                .configure(|config| register(METRICS, config))
+                .configure(|config| register(METRICS_ROUTES, config))
                 .default_service(web::to(not_found)),
         )
-        .configure(|config| register(OPEN, config))
+        .configure(|config| register(OPEN_ROUTES, config))
         .configure(|config| register(PAGES, config));
 }
 
-impl Bound {
+impl BoundServer {
     /// Serves until `stop` becomes true or its sender is dropped. Then it accepts no new
     /// connections, finishes running requests within `server.grace`, and returns.
     pub async fn run(self, stop: watch::Receiver<bool>) -> anyhow::Result<()> {
@@ -135,7 +140,7 @@ impl Bound {
                 configure(config, &app);
                 if let Some(gallery) = &demo {
                     config.app_data(gallery.clone());
-                    register(DEMO, config);
+                    register(DEMO_ROUTES, config);
                 }
                 // A proxy strips the path of the public address, or keeps it.
                 if !path.is_empty() {
@@ -205,7 +210,7 @@ async fn observe(
     };
     log(&method, &route, status, error.and_then(|error| error.as_error::<Problem>()));
     if let Some(app) = app {
-        app.metrics.answered(route, method.as_str(), status, began.elapsed());
+        app.metrics.record_request(route, method.as_str(), status, began.elapsed());
     }
     let add_headers = |headers: &mut HeaderMap| {
         let nosniff = HeaderValue::from_static("nosniff");

@@ -171,7 +171,7 @@ async fn stream(request: ApiRequest, streams: Data<Streams>) -> ApiResult {
 
 /// Returns this user's offset within [`READ_INTERVAL`], so that streams do not all read at once.
 fn offset(user: &UserId) -> Duration {
-    let hash = NoticeKey::of(user.as_str()).0;
+    let hash = NoticeKey::from_name(user.as_str()).0;
     Duration::from_millis(u64::from(hash % READ_INTERVAL.as_millis() as u32))
 }
 

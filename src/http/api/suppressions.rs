@@ -73,29 +73,29 @@ async fn delete(request: ApiRequest) -> ApiResult {
 async fn report(mut request: ApiRequest) -> ApiResult {
     let name = request.http.match_info().get("provider").unwrap_or_default();
     let service = request.app.feedback();
-    let provider = service.expects(name).map_err(problem)?;
-    let uses_sns = provider.sns.is_some();
+    let provider = service.find_provider(name).map_err(problem)?;
+    let uses_sns = provider.locate_certificate.is_some();
     let body = if uses_sns && request.has_content_type("text/plain") {
         request.read_bytes().await?
     } else {
         request.read_json().await?
     };
     let header = |name: &str| request.http.headers().get(name)?.to_str().ok();
-    let recorded = service.take(provider.name, &header, &body).await;
+    let recorded = service.receive(provider.name, &header, &body).await;
     let outcome = recorded.map_err(|error| match error {
-        Error::Refused(HookRejection::Unreadable(why)) => {
+        Error::Rejected(HookRejection::Unreadable(why)) => {
             unreadable(provider.name, uses_sns, why, &request.app)
         }
         error => problem(error),
     })?;
-    request.app.metrics.unreadable_reports(outcome.unreadable);
+    request.app.metrics.count_unreadable_reports(outcome.unreadable);
     Ok(HttpResponse::Ok().json(outcome))
 }
 
 /// Answers a verified report without a readable item, so that the provider retries it. SNS gives
 /// up after a 4xx status.
 fn unreadable(provider: &str, uses_sns: bool, why: String, app: &App) -> Problem {
-    app.metrics.unreadable_reports(1);
+    app.metrics.count_unreadable_reports(1);
     tracing::warn!(provider, "a verified report cannot be read: {why}");
     Problem::new(if uses_sns { Code::Internal } else { Code::InvalidBody }, why)
 }
@@ -105,9 +105,9 @@ fn problem(error: Error) -> Problem {
         Error::Service(error) => return error.into(),
         Error::UnknownProvider => Code::UnknownProvider,
         Error::Unconfigured(_) => Code::HookNotConfigured,
-        Error::Refused(HookRejection::Unverified(_)) => Code::Unverified,
-        Error::Refused(HookRejection::Unreadable(_)) => Code::InvalidBody,
-        Error::Refused(HookRejection::Unreached(_)) => Code::ProviderUnavailable,
+        Error::Rejected(HookRejection::Unverified(_)) => Code::Unverified,
+        Error::Rejected(HookRejection::Unreadable(_)) => Code::InvalidBody,
+        Error::Rejected(HookRejection::Unreached(_)) => Code::ProviderUnavailable,
     };
     Problem::new(code, error.to_string())
 }

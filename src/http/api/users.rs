@@ -31,7 +31,7 @@ fn existing(user: Option<User>, id: &UserId) -> Result<User, Problem> {
 }
 
 fn view(request: &ApiRequest, user: User) -> HttpResponse {
-    HttpResponse::Ok().json(UserView::of(user, &request.app.config.policies))
+    HttpResponse::Ok().json(UserView::from_user(user, &request.app.config.policies))
 }
 
 /// `PUT /v1/users/{id}`
@@ -43,7 +43,7 @@ async fn put(mut request: ApiRequest) -> ApiResult {
             "id {other:?} is not the user of the path, {id:?}; leave it out"
         )));
     }
-    request.app.people().put(vec![user]).await?;
+    request.app.users().put_users(vec![user]).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
@@ -54,14 +54,14 @@ async fn post(mut request: ApiRequest) -> ApiResult {
         user.check().map_err(|why| record_problem("users", index, why))?;
     }
     let accepted = users.len();
-    request.app.people().put(users).await?;
+    request.app.users().put_users(users).await?;
     Ok(HttpResponse::Ok().json(AcceptedCount { accepted }))
 }
 
 /// `GET /v1/users/{id}`
 async fn get(request: ApiRequest) -> ApiResult {
     let id: UserId = request.segment("id")?;
-    let user = request.app.people().get(&id).await?;
+    let user = request.app.users().user(&id).await?;
     Ok(view(&request, existing(user, &id)?))
 }
 
@@ -69,7 +69,7 @@ async fn get(request: ApiRequest) -> ApiResult {
 async fn patch(mut request: ApiRequest) -> ApiResult {
     let id: UserId = request.segment("id")?;
     let patch: UserInput = request.parse_one().await?;
-    let user = request.app.people().patch(&id, patch).await?;
+    let user = request.app.users().patch(&id, patch).await?;
     Ok(view(&request, existing(user, &id)?))
 }
 
@@ -77,8 +77,8 @@ async fn patch(mut request: ApiRequest) -> ApiResult {
 async fn page(request: ApiRequest) -> ApiResult {
     let after: Option<UserId> = request.parameter("after")?;
     let limit = request.page_limit(100, 1_000)?;
-    let (users, next) = request.app.people().page(after.as_ref(), limit).await?;
-    let view = |user| UserView::of(user, &request.app.config.policies);
+    let (users, next) = request.app.users().users_page(after.as_ref(), limit).await?;
+    let view = |user| UserView::from_user(user, &request.app.config.policies);
     let users = users.into_iter().map(view).collect();
     Ok(HttpResponse::Ok().json(UserPage { users, next }))
 }
@@ -86,7 +86,7 @@ async fn page(request: ApiRequest) -> ApiResult {
 /// `DELETE /v1/users/{id}`
 async fn delete(request: ApiRequest) -> ApiResult {
     let id: UserId = request.segment("id")?;
-    if request.app.people().erase(&id).await? {
+    if request.app.users().erase(&id).await? {
         Ok(HttpResponse::NoContent().finish())
     } else {
         Err(Problem::unknown_user(&id))
@@ -97,16 +97,16 @@ async fn delete(request: ApiRequest) -> ApiResult {
 async fn prefer(mut request: ApiRequest) -> ApiResult {
     let id: UserId = request.segment("id")?;
     let change: PreferencesChange = request.parse_one().await?;
-    let user = request.app.people().prefer(&id, change).await?;
+    let user = request.app.users().change_preferences(&id, change).await?;
     Ok(view(&request, existing(user, &id)?))
 }
 
 /// `GET /v1/users/{id}/preferences`
 async fn preferences(request: ApiRequest) -> ApiResult {
     let id: UserId = request.segment("id")?;
-    let user = existing(request.app.people().get(&id).await?, &id)?;
+    let user = existing(request.app.users().user(&id).await?, &id)?;
     let (default, policies) = (&request.app.config.digest.schedule, &request.app.config.policies);
-    Ok(HttpResponse::Ok().json(PreferencesView::of(&user, default, policies)))
+    Ok(HttpResponse::Ok().json(PreferencesView::from_user(&user, default, policies)))
 }
 
 /// `GET /v1/users/{id}/follows`
@@ -114,7 +114,7 @@ async fn follows(request: ApiRequest) -> ApiResult {
     let id: UserId = request.segment("id")?;
     let after: Option<FollowKey> = request.parameter("after")?;
     let limit = request.page_limit(100, 1_000)?;
-    let follows = request.app.people().follows(&id, after.as_ref(), limit).await?;
+    let follows = request.app.users().follows(&id, after.as_ref(), limit).await?;
     let next = follows.last().filter(|_| follows.len() == limit).cloned();
     Ok(HttpResponse::Ok().json(FollowPage { follows, next }))
 }
@@ -127,13 +127,13 @@ fn path_follow(request: &ApiRequest) -> Result<Vec<FollowInput>, Problem> {
 
 /// `PUT /v1/users/{id}/follows/{key}`
 async fn follow(request: ApiRequest) -> ApiResult {
-    request.app.people().follow(path_follow(&request)?).await?;
+    request.app.users().follow(path_follow(&request)?).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
 /// `DELETE /v1/users/{id}/follows/{key}`
 async fn unfollow(request: ApiRequest) -> ApiResult {
-    request.app.people().unfollow(path_follow(&request)?).await?;
+    request.app.users().unfollow(path_follow(&request)?).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
@@ -141,23 +141,23 @@ async fn unfollow(request: ApiRequest) -> ApiResult {
 async fn follow_many(mut request: ApiRequest) -> ApiResult {
     let follows: Vec<FollowInput> = request.parse_many("follows").await?;
     let accepted = follows.len();
-    request.app.people().follow(follows).await?;
+    request.app.users().follow(follows).await?;
     Ok(HttpResponse::Ok().json(AcceptedCount { accepted }))
 }
 
 /// `GET /v1/users/{id}/mutes`
 async fn mutes(request: ApiRequest) -> ApiResult {
     let id: UserId = request.segment("id")?;
-    let user = existing(request.app.people().get(&id).await?, &id)?;
+    let user = existing(request.app.users().user(&id).await?, &id)?;
     let now = request.app.context.clock.now();
-    Ok(HttpResponse::Ok().json(MutesView::of(&user.mutes, now)))
+    Ok(HttpResponse::Ok().json(MutesView::from_mutes(&user.mutes, now)))
 }
 
 /// `PUT /v1/users/{id}/mutes/{subject}`
 async fn mute(mut request: ApiRequest) -> ApiResult {
     let (id, subject): (UserId, Subject) = (request.segment("id")?, request.segment("subject")?);
     let mute: MuteInput = request.parse_one_or_default().await?;
-    let user = request.app.people().mute(&id, &subject, mute).await?;
+    let user = request.app.users().mute(&id, &subject, mute).await?;
     existing(user, &id)?;
     Ok(HttpResponse::NoContent().finish())
 }
@@ -165,7 +165,7 @@ async fn mute(mut request: ApiRequest) -> ApiResult {
 /// `DELETE /v1/users/{id}/mutes/{subject}`
 async fn unmute(request: ApiRequest) -> ApiResult {
     let (id, subject): (UserId, Subject) = (request.segment("id")?, request.segment("subject")?);
-    let user = request.app.people().unmute(&id, &subject).await?;
+    let user = request.app.users().unmute(&id, &subject).await?;
     existing(user, &id)?;
     Ok(HttpResponse::NoContent().finish())
 }

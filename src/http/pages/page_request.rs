@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 
 use crate::app::App;
 use crate::domain::messages::error_chain;
-use crate::domain::{BrandName, Invalid, User};
+use crate::domain::{BrandName, InvalidValue, User};
 use crate::engine;
 use crate::engine::access::links::{Link, LinkError};
 use crate::http::api::problem::{Code, Problem};
@@ -64,8 +64,8 @@ impl From<engine::Error> for PageFailure {
     }
 }
 
-impl From<Invalid> for PageFailure {
-    fn from(invalid: Invalid) -> Self {
+impl From<InvalidValue> for PageFailure {
+    fn from(invalid: InvalidValue) -> Self {
         Notice::Choice(invalid.to_string()).into()
     }
 }
@@ -112,8 +112,8 @@ impl PageRequest {
         let link = links.open(token, self.app.context.clock.now()).await??;
         self.brand.clone_from(&link.brand);
         let is_recipient =
-            |user: &User| user.start.is_none_or(|start| !start.rejects(link.issued_at));
-        let user = self.app.people().get(&link.user).await?.filter(is_recipient);
+            |user: &User| user.start.is_none_or(|start| !start.invalidates(link.issued_at));
+        let user = self.app.users().user(&link.user).await?.filter(is_recipient);
         let locale = user.as_ref().and_then(|user| user.locale.as_deref());
         let catalogs = self.pages().catalogs();
         if let Some(locale) = locale.filter(|locale| catalogs.nearest(locale).is_some()) {

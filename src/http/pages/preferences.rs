@@ -15,11 +15,13 @@ use actix_web::{HttpRequest, HttpResponse};
 use super::page_request::{FormFields, PageFailure, PageRequest, redirect, shortened};
 use crate::app::App;
 use crate::domain::mutes_and_quiet_hours::Title;
-use crate::domain::{EventType, FollowKey, Invalid, Object, ObjectKey, Quiet, Stop, Subject, User};
+use crate::domain::{
+    EventType, FollowKey, InvalidValue, Object, ObjectKey, QuietHours, StopAction, Subject, User,
+};
 use crate::engine::access::links::Link;
 use crate::engine::digest::due::next_digest;
 use crate::engine::users::input::{Change, PreferencesChange, TypeChange};
-use crate::engine::users::json_fields::Named;
+use crate::engine::users::json_fields::JsonObject;
 use crate::render::WebPage;
 use crate::render::pages::{Choices, Notice, PageUser, TYPE_FIELD, UNFOLLOW, UNMUTE_FIELD};
 
@@ -51,11 +53,11 @@ async fn unfollow_page(
     key: FollowKey,
 ) -> Result<HttpResponse, PageFailure> {
     let app = &page_request.app;
-    if !app.people().is_following(&link.user, &key).await? {
+    if !app.users().is_following(&link.user, &key).await? {
         return Err(Notice::NotFollowed.into());
     }
     let link = Link {
-        stop: Stop::Follow(key),
+        stop: StopAction::Follow(key),
         address: None,
         issued_at: app.context.clock.now(),
         ..link.clone()
@@ -75,13 +77,13 @@ pub(super) async fn save(
     let response = async {
         let (link, user) = page_request.open(&token).await?;
         user.ok_or(Notice::Gone)?;
-        let (people, policies) = (page_request.app.people(), &page_request.app.config.policies);
+        let (people, policies) = (page_request.app.users(), &page_request.app.config.policies);
         let form = FormFields::read(&req, payload).await?;
         let user = match unmuted_subject(&form)? {
             Some(subject) => people.unmute(&link.user, &subject).await?,
             None => {
                 let change = preferences_change(&form, |kind| policies.is_configured(kind))?;
-                people.prefer(&link.user, change).await?
+                people.change_preferences(&link.user, change).await?
             }
         };
         page(&page_request, &link, user.ok_or(Notice::Gone)?, true).await
@@ -98,10 +100,10 @@ async fn page(
     saved: bool,
 ) -> Result<HttpResponse, PageFailure> {
     let app = &page_request.app;
-    user.mutes.forget(app.context.clock.now());
+    user.mutes.remove_ended(app.context.clock.now());
     name_muted(app, &mut user).await;
     // Unsubscribes from everything, independent of the opened link.
-    let all = Link { stop: Stop::All, ..link.clone() };
+    let all = Link { stop: StopAction::All, ..link.clone() };
     let page = WebPage::Preferences(Choices {
         of: PageUser::new(&user, &app.config.digest.schedule, &app.config.policies),
         token: &app.identities.default.links.seal(&all).await?,
@@ -114,13 +116,13 @@ async fn page(
 /// Names mutes without a title by their objects' titles. If the objects cannot be read, the page
 /// shows the subjects instead.
 async fn name_muted(app: &App, user: &mut User) {
-    let unnamed = user.mutes.all().filter(|(_, mute)| mute.title.is_none());
+    let unnamed = user.mutes.iter().filter(|(_, mute)| mute.title.is_none());
     let keys: Vec<ObjectKey> =
         unnamed.map(|(subject, _)| ObjectKey::stored(subject.as_str())).collect();
     if keys.is_empty() {
         return;
     }
-    let objects = match app.objects().many(&keys).await {
+    let objects = match app.objects().get_many(&keys).await {
         Ok(objects) => objects,
         Err(error) => {
             return tracing::warn!(%error, "a page cannot show the titles of muted subjects");
@@ -131,7 +133,7 @@ async fn name_muted(app: &App, user: &mut User) {
         Some((Subject::stored(key.as_str()), title))
     };
     let titles: HashMap<Subject, Title> = keys.iter().zip(objects).filter_map(title).collect();
-    user.mutes.name(|subject| titles.get(subject).cloned());
+    user.mutes.fill_titles(|subject| titles.get(subject).cloned());
 }
 
 /// Returns the subject to unmute, if this is an unmute form.
@@ -174,7 +176,7 @@ fn preferences_change(
                 }
                 // The page has no field for the window.
                 let choice = TypeChange { route: value.parse()?, window: None };
-                types.insert(kind, Some(Named(choice)));
+                types.insert(kind, Some(JsonObject(choice)));
             }
         }
     }
@@ -182,17 +184,17 @@ fn preferences_change(
 }
 
 /// Parses the quiet hours of a form. Both times are set, or both are empty.
-fn quiet(form: &FormFields) -> Result<Change<Quiet>, PageFailure> {
+fn quiet(form: &FormFields) -> Result<Change<QuietHours>, PageFailure> {
     Ok(match (form.get(QUIET_FROM), form.get(QUIET_TO)) {
         (None, None) => None,
         (Some(""), Some("")) => Some(None),
         (None | Some(""), _) | (_, None | Some("")) => {
             return Err(Notice::QuietHours.into());
         }
-        (Some(from), Some(to)) => Some(Some(Quiet::new(from.parse()?, to.parse()?)?)),
+        (Some(from), Some(to)) => Some(Some(QuietHours::new(from.parse()?, to.parse()?)?)),
     })
 }
 
-fn parse<T: FromStr>(what: &'static str, value: &str) -> Result<T, Invalid> {
-    value.parse().map_err(|_| Invalid::new(what, value, "is not known"))
+fn parse<T: FromStr>(what: &'static str, value: &str) -> Result<T, InvalidValue> {
+    value.parse().map_err(|_| InvalidValue::new(what, value, "is not known"))
 }

@@ -11,22 +11,22 @@ use actix_web::{HttpRequest, HttpResponse};
 
 use super::page_request::{FormFields, PageFailure, PageRequest};
 use crate::app::App;
-use crate::domain::{FollowKey, ObjectKey, Policies, Reason, Stop, User};
+use crate::domain::{FollowKey, ObjectKey, Policies, StopAction, SuppressionReason, User};
 use crate::engine::access::links::Link;
 use crate::engine::feedback::suppressions::SuppressionInput;
 use crate::render::WebPage;
 use crate::render::pages::{EmailTokens, Notice, PageUser, Stopping};
 
 /// Returns the part of the scope that can be ended. Fails if all of it is mandatory.
-fn optional(stop: &Stop, policies: &Policies) -> Result<Stop, PageFailure> {
-    let Stop::Types(kinds) = stop else {
+fn optional(stop: &StopAction, policies: &Policies) -> Result<StopAction, PageFailure> {
+    let StopAction::Types(kinds) = stop else {
         return Ok(stop.clone());
     };
-    let mandate = |kind| policies.of(kind).mandatory.as_ref();
+    let mandate = |kind| policies.policy(kind).mandatory.as_ref();
     let optional = kinds.iter().filter(|kind| mandate(kind).is_none());
     let mandatory = kinds.iter().find_map(|kind| Some((kind, mandate(kind)?)));
-    match (Stop::of_types(optional), mandatory) {
-        (Stop::Types(kinds), Some((kind, mandate))) if kinds.is_empty() => {
+    match (StopAction::for_types(optional), mandatory) {
+        (StopAction::Types(kinds), Some((kind, mandate))) if kinds.is_empty() => {
             Err(Notice::Mandatory(kind.clone(), mandate.clone()).into())
         }
         (stop, _) => Ok(stop),
@@ -46,8 +46,8 @@ async fn page(
     let (default, policies) = (&app.config.digest.schedule, &app.config.policies);
     let stop = &optional(&link.stop, policies)?;
     let (is_following, name) = match stop {
-        Stop::Follow(key) => {
-            let is_following = app.people().is_following(&link.user, key).await?;
+        StopAction::Follow(key) => {
+            let is_following = app.users().is_following(&link.user, key).await?;
             (is_following, Some(title_of(app, key).await?))
         }
         _ => (false, None),
@@ -56,13 +56,13 @@ async fn page(
     let links = &app.identities.default.links;
     let tokens = &EmailTokens {
         own: token.to_owned(),
-        digest: links.seal(&with(Stop::Digest)).await?,
-        all: links.seal(&with(Stop::All)).await?,
+        digest: links.seal(&with(StopAction::Digest)).await?,
+        all: links.seal(&with(StopAction::All)).await?,
     };
     let page = WebPage::Stop(Stopping {
         of: PageUser::new(user, default, policies),
         stop,
-        ended: stop.holds(user, is_following, default, policies),
+        ended: stop.is_in_effect(user, is_following, default, policies),
         before,
         tokens,
         name: name.as_deref(),
@@ -110,7 +110,7 @@ async fn stop(
 ) -> Result<HttpResponse, PageFailure> {
     // The page offers to restore this state. The write below keeps concurrent changes.
     let (link, before) = page_request.open(token).await?;
-    let (app, people) = (&page_request.app, page_request.app.people());
+    let (app, people) = (&page_request.app, page_request.app.users());
     let form = FormFields::read(req, payload).await?;
     if form.get("List-Unsubscribe").map(str::trim_ascii_end) != Some("One-Click") {
         let why =
@@ -122,18 +122,18 @@ async fn stop(
     let Some(before) = before else {
         // The reader gets no email at this address any more, also if another record has it.
         if let Some(address) = link.address.clone()
-            && !matches!(link.stop, Stop::Subject(..))
+            && !matches!(link.stop, StopAction::Subject(..))
         {
             let suppression = SuppressionInput {
                 source: Some("link".into()),
-                ..SuppressionInput::new(address, Reason::Unsubscribe)
+                ..SuppressionInput::new(address, SuppressionReason::Unsubscribe)
             };
             app.suppressions().add(vec![suppression]).await?;
         }
         return Err(gone());
     };
     let stop = optional(&link.stop, &app.config.policies)?;
-    let user = people.stop(&link.user, &stop).await?;
+    let user = people.stop_emails(&link.user, &stop).await?;
     let user = user.ok_or_else(gone)?;
     page(page_request, token, &link, &user, Some(&before)).await
 }

@@ -12,12 +12,12 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 
 use super::{Doctor, Finding, LANGUAGES};
-use crate::domain::messages::{error_chain, list_first};
+use crate::domain::messages::{error_chain, join_names};
 use crate::domain::{BatchState, BrandName, Day, DeliveryState, Pause, ReportCounts, durations};
-use crate::engine::feedback::suppressions::unreported;
+use crate::engine::feedback::suppressions::count_unreported;
 use crate::engine::users::find_unreadable;
 use crate::store::{
-    BatchFilter, Counted, DeliveryFilter, Engine, Error, Schema, Span, Store, Topology,
+    BatchFilter, CountedRecords, DeliveryFilter, Engine, Error, Schema, Store, TimeRange, Topology,
 };
 use crate::wire::count;
 
@@ -59,10 +59,10 @@ impl Doctor {
         let condition = async { store.condition().await.map_err(|error| error_chain(&error)) };
         let condition = match self.within(condition, Err).await {
             Ok(condition) => condition,
-            Err(why) => return unreached(&Finding::error(why, UNREACHED).of(DATABASE)),
+            Err(why) => return unreached(&Finding::error(why, UNREACHED).for_check(DATABASE)),
         };
-        let after = before.max(self.clock.now() - condition.age);
-        let clock = match (condition.time, &condition.engine) {
+        let after = before.max(self.clock.now() - condition.time_since_read);
+        let clock = match (condition.server_time, &condition.engine) {
             (Some(time), _) => Some(judge_clock(before, time, after)),
             (None, Engine::Mongo(..)) => Some(Finding::unchecked(NO_TIME)),
             (None, Engine::Sqlite { .. }) => None,
@@ -86,7 +86,7 @@ impl Doctor {
             // A failed read is an error finding.
             let judged =
                 judged.map(|judged| judged.unwrap_or_else(|error| unread(error_chain(&error))));
-            Some(self.within(judged, unread).await?.of(check))
+            Some(self.within(judged, unread).await?.for_check(check))
         });
         let found = join_all(checks).await.into_iter().flatten();
         let engine = judge_engine(&condition.engine).into_iter();
@@ -97,10 +97,10 @@ impl Doctor {
     /// brand are only found by their pending emails, because there is no index by brand.
     async fn missing_brands(&self, store: &Arc<dyn Store>) -> Judged {
         let mut missing: BTreeMap<BrandName, (u64, u64)> = BTreeMap::new();
-        let pending = DeliveryFilter::State(DeliveryState::Pending, Span::default(), None);
+        let pending = DeliveryFilter::State(DeliveryState::Pending, TimeRange::default(), None);
         for row in store.find_deliveries(&pending, DELIVERIES).await? {
             let reason = row.outcome.reason.as_deref();
-            if let Some(brand) = reason.and_then(BrandName::awaited) {
+            if let Some(brand) = reason.and_then(BrandName::from_unconfigured_reason) {
                 missing.entry(brand).or_default().0 += 1;
             }
         }
@@ -114,7 +114,7 @@ impl Doctor {
         let waits = missing.iter().map(|(brand, (emails, batches))| {
             format!("the brand {brand} (pending emails: {emails}, open batches: {batches})")
         });
-        let waits = list_first(waits, usize::MAX);
+        let waits = join_names(waits, usize::MAX);
         let found = format!("not configured, so emails wait: {waits}");
         let advice =
             "put [brands.NAME] back; digests are also sent once their users have another brand";
@@ -126,7 +126,7 @@ impl Doctor {
         let oldest_kept = Day::of(self.clock.now() - self.config.archive_keep);
         let mut days = store.days().await?;
         days.retain(|day| *day < oldest_kept);
-        let keep = durations::show_duration(self.config.archive_keep);
+        let keep = durations::format_duration(self.config.archive_keep);
         let warning = |oldest: &Day| {
             let oldest = oldest.start().date_naive();
             let days = count(days.len() as u64, "day is", "days are");
@@ -141,11 +141,11 @@ impl Doctor {
     /// Warns if emails have no reports, or if any were refused in the last day. Only if a key is
     /// configured to verify the reports.
     async fn reports(&self, store: &Arc<dyn Store>) -> Judged {
-        let Some(provider) = self.config.reporter() else {
+        let Some(provider) = self.config.reporting_provider() else {
             return Ok(None);
         };
         let now = self.clock.now();
-        let silent = unreported(store.as_ref(), now).await?;
+        let silent = count_unreported(store.as_ref(), now).await?;
         let counts = store.report_counts(now - TimeDelta::days(1)).await?;
         Ok(judge_reports(provider.title, silent, &counts))
     }
@@ -164,7 +164,7 @@ fn unreached(finding: &Finding) -> Vec<Finding> {
     let others = [SCHEMA, INDEXES, WRITING, SENDING, UNKNOWN];
     let others = others.into_iter().filter(|check| *check != finding.check);
     let why = "the database was not opened, or holds nothing yet";
-    let others = others.map(|check| Finding::unchecked(why).of(check));
+    let others = others.map(|check| Finding::unchecked(why).for_check(check));
     std::iter::once(finding.clone()).chain(others).collect()
 }
 
@@ -179,7 +179,7 @@ pub(super) fn judge_schema(schema: &Schema) -> Finding {
             command that works with the store upgrades it",
         ),
     };
-    finding.of(SCHEMA)
+    finding.for_check(SCHEMA)
 }
 
 fn judge_indexes(missing: Vec<String>) -> Option<Finding> {
@@ -222,7 +222,7 @@ async fn sending(store: &Arc<dyn Store>) -> Judged {
 }
 
 async fn unknown(store: &Arc<dyn Store>) -> Judged {
-    let unknown = Counted::Deliveries(DeliveryState::Unknown);
+    let unknown = CountedRecords::Deliveries(DeliveryState::Unknown);
     let unknown: u64 = store.count(&[unknown]).await?.iter().sum();
     let have = count(unknown, "email has", "emails have");
     let advice = "look at `tidings deliveries --state unknown`, then settle what is there";
@@ -243,17 +243,20 @@ fn judge_engine(engine: &Engine) -> Vec<Finding> {
     match engine {
         Engine::Sqlite { version, journal } if journal == "wal" => {
             let found = format!("SQLite {version} with a write-ahead log, for one machine");
-            vec![Finding::ok(found).of(DATABASE)]
+            vec![Finding::ok(found).for_check(DATABASE)]
         }
         Engine::Sqlite { version, journal } => {
             let found = format!(
                 "SQLite {version} keeps its journal as {journal:?}, so readers and writers stop each other"
             );
             let advice = "put the file onto a disk of this machine: network file systems cannot have a write-ahead log";
-            vec![Finding::error(found, advice).of(DATABASE)]
+            vec![Finding::error(found, advice).for_check(DATABASE)]
         }
         Engine::Mongo(version, topology) => {
-            vec![judge_version(version).of(DATABASE), judge_topology(*topology).of("replication")]
+            vec![
+                judge_version(version).for_check(DATABASE),
+                judge_topology(*topology).for_check("replication"),
+            ]
         }
     }
 }
@@ -388,9 +391,9 @@ mod tests {
         let found = |silent, refused| judge_reports("Mailgun", silent, &counts(refused));
 
         assert_eq!(found(0, 0), None);
-        let silent = found(1, 2).unwrap().found;
+        let silent = found(1, 2).unwrap().result;
         assert!(silent.starts_with("1 email left"), "{silent}");
-        let refused = found(0, 2).unwrap().found;
+        let refused = found(0, 2).unwrap().result;
         assert!(refused.ends_with("2 of 40 emails of the last day"), "{refused}");
     }
 }

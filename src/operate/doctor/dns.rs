@@ -29,7 +29,7 @@ impl Doctor {
             Transport::Outbox => None,
             Transport::Smtp(_) => Some(from),
             Transport::Api(api) => {
-                let option = api.provider.bounces;
+                let option = api.provider.bounce_domain_option;
                 option.and_then(|option| Some(api.options.get(option)?.as_str()))
             }
         };
@@ -38,7 +38,7 @@ impl Doctor {
             let texts = names.texts(domain).await?;
             Ok(judge_spf(domain, &spf_records(&texts), own.is_some()))
         };
-        self.look_up(look_up).await.of(SPF)
+        self.look_up(look_up).await.for_check(SPF)
     }
 
     pub(super) async fn dmarc(&self) -> Finding {
@@ -53,7 +53,7 @@ impl Doctor {
             }
             Ok(judge_dmarc(domain, None))
         };
-        self.look_up(look_up).await.of(DMARC)
+        self.look_up(look_up).await.for_check(DMARC)
     }
 
     /// Checks the keys that the provider named, or else the configured one.
@@ -69,12 +69,12 @@ impl Doctor {
             let none =
                 "the provider does not say what it signs with; mail.dkim_selector can say it";
             let why = self.unqueried().unwrap_or(none);
-            return vec![Finding::unchecked(why).of(DKIM)];
+            return vec![Finding::unchecked(why).for_check(DKIM)];
         }
         let judged = places.iter().map(async |place| {
             let look_up =
                 async |names: &DnsResolver| Ok(judge_keys(place, &names.texts(place).await?));
-            self.look_up(look_up).await.of(DKIM)
+            self.look_up(look_up).await.for_check(DKIM)
         });
         join_all(judged).await
     }

@@ -14,7 +14,7 @@ use crate::domain::BrandName;
 use crate::domain::messages::error_chain;
 use crate::engine::access::links::Links;
 use crate::engine::delivery::brand_identities::Theme;
-use crate::engine::delivery::brand_identities::mailer;
+use crate::engine::delivery::brand_identities::new_mailer;
 use crate::operate::dns_and_web::{DnsResolver, Web};
 use crate::operate::open::{Access, Refusal, open_with, upgrade_ahead};
 use crate::store::mongo::MongoOptions;
@@ -28,14 +28,14 @@ pub async fn doctor(config: &Config, options: DoctorOptions, clock: Arc<dyn Cloc
     let store = opening.await.unwrap_or_else(|_| {
         let seconds = options.timeout.as_secs_f32();
         let found = format!("could not be opened within {seconds} s");
-        Err(Finding::error(found, "see the option `store`").of(DATABASE))
+        Err(Finding::error(found, "see the option `store`").for_check(DATABASE))
     });
     let opened = store.as_ref().ok();
     let build = |of: Config, brand: Option<&BrandName>| Doctor {
         options,
-        links: opened.map(|store| Arc::new(Links::of(&of, store.clone(), brand))),
+        links: opened.map(|store| Arc::new(Links::from_config(&of, store.clone(), brand))),
         store: store.clone(),
-        mailer: mailer(&of).map_err(|error| format!("{error:#}")),
+        mailer: new_mailer(&of).map_err(|error| format!("{error:#}")),
         renderer: Theme::new(&of, of.mail.templates.clone())
             .map(|theme| theme.renderer)
             .map_err(|error| error_chain(&error)),
@@ -47,7 +47,7 @@ pub async fn doctor(config: &Config, options: DoctorOptions, clock: Arc<dyn Cloc
     };
     let brands = config.brands.iter();
     let brands =
-        brands.map(|(name, brand)| (name.clone(), build(config.of_brand(brand), Some(name))));
+        brands.map(|(name, brand)| (name.clone(), build(config.with_brand(brand), Some(name))));
     Doctor { brands: brands.collect(), ..build(config.clone(), None) }
 }
 
@@ -58,9 +58,9 @@ async fn open(config: &Config, timeout: Duration) -> Result<Arc<dyn Store>, Find
     }
     let mongo = MongoOptions {
         // Shorter than the time-out, so that the driver's reason is reported.
-        patience: timeout * 3 / 4,
-        attempt: timeout * 3 / 4,
-        selection: timeout / 2,
+        retry_timeout: timeout * 3 / 4,
+        attempt_timeout: timeout * 3 / 4,
+        server_selection_timeout: timeout / 2,
         ..MongoOptions::default()
     };
     let is_mongo = matches!(config.store, StoreUrl::Mongo(_));
@@ -75,11 +75,11 @@ async fn open(config: &Config, timeout: Duration) -> Result<Arc<dyn Store>, Find
         };
         match error.downcast_ref::<Refusal>() {
             Some(refusal) if refusal.is_missing && config.file.is_some() => {
-                Finding::warning(refusal.to_string(), &refusal.next)
+                Finding::warning(refusal.to_string(), &refusal.suggestion)
             }
-            Some(refusal) => Finding::error(refusal.to_string(), &refusal.next),
+            Some(refusal) => Finding::error(refusal.to_string(), &refusal.suggestion),
             None => Finding::error(format!("{error:#}"), advice),
         }
     };
-    opened.map_err(|error| judged(error).of(DATABASE))
+    opened.map_err(|error| judged(error).for_check(DATABASE))
 }

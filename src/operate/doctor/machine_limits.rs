@@ -25,7 +25,7 @@ fn judge_file_system(name: &str) -> Finding {
         "FUSE" => Finding::warning(found, advice),
         _ => Finding::error(found, advice),
     };
-    finding.of("file system")
+    finding.for_check("file system")
 }
 
 /// Warns if a process may open fewer files than `streams` feed streams and other work need.
@@ -39,7 +39,7 @@ fn judge_open_files(limit: Option<u64>, streams: usize) -> Option<Finding> {
         ),
         "raise LimitNOFILE of the unit, or the hard limit of the shell (ulimit -Hn)",
     );
-    Some(finding.of("open files"))
+    Some(finding.for_check("open files"))
 }
 
 #[cfg(test)]
@@ -52,7 +52,7 @@ mod tests {
         let nfs = judge_file_system("NFS");
 
         assert_eq!(nfs.severity, Severity::Error);
-        assert!(nfs.found.contains("on NFS, "), "{nfs:?}");
+        assert!(nfs.result.contains("on NFS, "), "{nfs:?}");
         assert_eq!(judge_file_system("FUSE").severity, Severity::Warning);
     }
 
@@ -62,6 +62,6 @@ mod tests {
         assert_eq!(judge_open_files(Some(3_000), 2_000), None);
         let low = judge_open_files(Some(1_024), 2_000).unwrap();
         assert_eq!(low.severity, Severity::Warning);
-        assert!(low.found.contains("may open 1024 files"), "{low:?}");
+        assert!(low.result.contains("may open 1024 files"), "{low:?}");
     }
 }

@@ -13,7 +13,7 @@ use futures::future::join_all;
 use crate::clock::Clock;
 use crate::config::{Config, Transport};
 use crate::domain::BrandName;
-use crate::email::{Checked, Mailer};
+use crate::email::{CheckResult, Mailer};
 use crate::engine::access::links::Links;
 use crate::operate::dns_and_web::{DnsResolver, Web};
 use crate::render::Renderer;
@@ -108,7 +108,7 @@ impl Doctor {
     async fn mail(&self) -> Vec<Finding> {
         let keys = async {
             let (provider, names) = self.provider().await;
-            (provider.of("provider"), self.dkim(&names).await)
+            (provider.for_check("provider"), self.dkim(&names).await)
         };
         let (spf, (provider, dkim), dmarc) = futures::join!(self.spf(), keys, self.dmarc());
         [vec![provider, spf], dkim, vec![dmarc]].concat()
@@ -121,10 +121,10 @@ impl Doctor {
         let finding = match &self.mailer {
             Err(why) => Finding::error(why, "see the options of the section [mail]"),
             Ok(_) if self.options.offline && !is_local => Finding::unchecked(LEFT),
-            Ok(mailer) => match self.within(mailer.check(), Checked::Unreached).await {
-                Checked::Ready(found, dkim) => return (Finding::ok(found), dkim),
-                Checked::Wrong(found, remedy) => Finding::error(found, remedy),
-                Checked::Unreached(reason) => Finding::unchecked(reason),
+            Ok(mailer) => match self.within(mailer.check(), CheckResult::Unreached).await {
+                CheckResult::Ready(found, dkim) => return (Finding::ok(found), dkim),
+                CheckResult::Wrong(found, remedy) => Finding::error(found, remedy),
+                CheckResult::Unreached(reason) => Finding::unchecked(reason),
             },
         };
         (finding, Vec::new())

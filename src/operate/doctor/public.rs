@@ -19,7 +19,7 @@ const CLICK: &str = "List-Unsubscribe=One-Click";
 impl Doctor {
     pub(super) async fn public_pages(&self) -> Vec<Finding> {
         let unchecked = |why: &str| {
-            let unchecked = |check| Finding::unchecked(why).of(check);
+            let unchecked = |check| Finding::unchecked(why).for_check(check);
             [PAGES, ONE_CLICK].map(unchecked).to_vec()
         };
         let (url, web) = match (&self.config.server.public_url, &self.web) {
@@ -38,7 +38,7 @@ impl Doctor {
             let Some(links) = &self.links else {
                 return Finding::unchecked("links cannot be made without the database");
             };
-            let made = links.probe(self.clock.now());
+            let made = links.probe_links(self.clock.now());
             let made = made.map_err(|error| error_chain(&error));
             let (valid, forged) = match self.within(made, Err).await {
                 Ok(Some(links)) => links,
@@ -52,7 +52,7 @@ impl Doctor {
             genuine.map_or_else(|finding| finding, |genuine| judge_click(genuine, &forged))
         };
         let (page, click) = futures::join!(page, click);
-        vec![page.of(PAGES), click.of(ONE_CLICK)]
+        vec![page.for_check(PAGES), click.for_check(ONE_CLICK)]
     }
 }
 
@@ -134,7 +134,7 @@ mod tests {
             let to = Some("https://www.art.example");
             let found = judge_click(answered(genuine, to), &Ok(answered(forged, to)));
             assert_eq!(found.severity, expected, "{found:?}");
-            assert!(found.found.contains(says), "{found:?}");
+            assert!(found.result.contains(says), "{found:?}");
         }
     }
 

@@ -34,12 +34,12 @@ impl Doctor {
             files.push(self.config.mail.outbox.clone());
         }
         let what = "email addresses or the secret that signs links";
-        judge_files(&files, private::open_to_others, "go-rwx", what)
+        judge_files(&files, private::mode_if_open_to_others, "go-rwx", what)
     }
 
     /// Reports which files with secrets everyone can read.
     pub(super) fn secret_files(&self) -> Option<Finding> {
-        let (files, is_open) = (&self.config.secret_files, private::open_to_everybody);
+        let (files, is_open) = (&self.config.secret_files, private::mode_if_open_to_world);
         judge_files(files, is_open, "o-rwx", "secrets")
     }
 }
@@ -50,17 +50,17 @@ fn judge_config(config: &Config) -> Vec<Finding> {
         Some(file) => file.display().to_string(),
         None => "no file; the defaults and the environment".to_owned(),
     };
-    let mut findings = vec![Finding::ok(file).of("configuration")];
+    let mut findings = vec![Finding::ok(file).for_check("configuration")];
     for warning in &config.warnings {
         let found = format!("{} {}", warning.option, warning.what);
-        findings.push(Finding::warning(found, &warning.advice).of("configuration"));
+        findings.push(Finding::warning(found, &warning.advice).for_check("configuration"));
     }
     findings.extend(judge_sending(config));
     let secret = match config.server.link_secret {
         Some(_) => "is set; it must be the same wherever `serve`, `worker` and `digest` run",
         None => "is empty, so the store keeps one that all processes share",
     };
-    findings.push(Finding::ok(secret).of("server.link_secret"));
+    findings.push(Finding::ok(secret).for_check("server.link_secret"));
     for (is_empty, option, found, advice) in [
         (
             config.site.postal_address.is_none(),
@@ -82,7 +82,7 @@ fn judge_config(config: &Config) -> Vec<Finding> {
         ),
     ] {
         if is_empty {
-            findings.push(Finding::warning(found, advice).of(option));
+            findings.push(Finding::warning(found, advice).for_check(option));
         }
     }
     findings
@@ -95,7 +95,7 @@ fn judge_sending(config: &Config) -> Vec<Finding> {
         Transport::Outbox => {
             let found = "is outbox: emails become files, and none is sent";
             let advice = "set it and mail.from before you send emails to people";
-            let outbox = Finding::warning(found, advice).of("mail.provider");
+            let outbox = Finding::warning(found, advice).for_check("mail.provider");
             return vec![outbox, public_url(config)];
         }
         Transport::Smtp(_) => None,
@@ -104,15 +104,15 @@ fn judge_sending(config: &Config) -> Vec<Finding> {
     let name = provider.map_or("SMTP", |provider| provider.title);
     let domain = config.mail.sender.from.domain();
     let by = format!("{name} sends the emails, from an address at {domain}");
-    let mut findings = vec![Finding::ok(by).of("mail.provider")];
+    let mut findings = vec![Finding::ok(by).for_check("mail.provider")];
     if let Some(provider) = provider
-        && config.reporter().is_none()
+        && config.reporting_provider().is_none()
     {
         let warning = Finding::warning(
             format!("is empty, so tidings ignores bounces and complaints that {name} reports"),
             "set it, and let the provider post to /hooks (docs/guides/providers.md, \"Bounces and complaints\")",
         );
-        findings.push(warning.of(provider.hook_key.options().0));
+        findings.push(warning.for_check(provider.hook_key.options().0));
     }
     findings.push(public_url(config));
     findings
@@ -121,7 +121,7 @@ fn judge_sending(config: &Config) -> Vec<Finding> {
 fn public_url(config: &Config) -> Finding {
     let why = match &config.server.public_url {
         Some(url) if url.starts_with("https://") => {
-            return Finding::ok(url).of("server.public_url");
+            return Finding::ok(url).for_check("server.public_url");
         }
         Some(url) => format!(
             "{url} is plain http, for which no mailbox provider offers one-click unsubscribing"
@@ -133,7 +133,7 @@ fn public_url(config: &Config) -> Finding {
         Transport::Outbox => Finding::warning(why, advice),
         Transport::Smtp(_) | Transport::Api(_) => Finding::error(why, advice),
     };
-    finding.of("server.public_url")
+    finding.for_check("server.public_url")
 }
 
 /// Warns about open files. `mode` closes them.
@@ -149,7 +149,7 @@ fn judge_files(
     let (names, advice): (Vec<String>, Vec<String>) = open.unzip();
     let names = (!names.is_empty()).then(|| names.join(", "))?;
     let found = format!("other users of this machine can read {what} in {names}");
-    Some(Finding::warning(found, advice.join("; ")).of("files"))
+    Some(Finding::warning(found, advice.join("; ")).for_check("files"))
 }
 
 #[cfg(test)]

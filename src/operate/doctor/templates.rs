@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{Component, Doctor, Finding, LANGUAGES};
-use crate::domain::messages::list_first;
-use crate::domain::nearest;
+use crate::domain::messages::join_names;
+use crate::domain::most_similar;
 use crate::operate::preview::{PreviewKind, PreviewSheet, Previewer, files_of};
 use crate::render::{Renderer, template_names};
 use crate::store::{self, Store, UserField};
@@ -15,7 +15,7 @@ const TEMPLATES: &str = "templates";
 
 impl Doctor {
     pub(super) async fn templates(&self) -> Vec<Finding> {
-        let mut findings = vec![judge(&self.renderer).of(TEMPLATES)];
+        let mut findings = vec![judge(&self.renderer).for_check(TEMPLATES)];
         let (Some(folder), Ok(renderer)) = (&self.config.mail.templates, &self.renderer) else {
             return findings;
         };
@@ -33,22 +33,23 @@ impl Doctor {
         findings.extend(empty.iter().map(|file| {
             let found = "makes an empty part, which spam filters count against an email";
             let advice = format!("add text to {file}, or remove it");
-            Finding::warning(format!("{file} {found}"), advice).of(TEMPLATES)
+            Finding::warning(format!("{file} {found}"), advice).for_check(TEMPLATES)
         }));
         findings.extend(unknown_files(folder).iter().take(5).map(|file| {
             let found = format!("{file} is not the name of a template, so it is not used");
-            let advice = match nearest(file, template_names()) {
+            let advice = match most_similar(file, template_names()) {
                 Some(nearest) => format!("rename it to {nearest} if you meant that"),
                 None => "move it elsewhere; docs/guides/templates.md lists the names".to_owned(),
             };
-            Finding::warning(found, advice).of(TEMPLATES)
+            Finding::warning(found, advice).for_check(TEMPLATES)
         }));
         let incomplete = renderer.catalogs().incomplete();
         findings.extend(incomplete.map(|(tag, missing)| {
-            let (n, names) = (missing.len(), list_first(missing, 3));
+            let (n, names) = (missing.len(), join_names(missing, 3));
             let found =
                 format!("the catalog {tag} lacks {n} messages, which are in English: {names}");
-            Finding::warning(found, "add them, with the variables that English has").of(LANGUAGES)
+            Finding::warning(found, "add them, with the variables that English has")
+                .for_check(LANGUAGES)
         }));
         findings
     }
@@ -66,14 +67,14 @@ impl Doctor {
             locales.iter().map(|of| catalogs.spoken(Some(of))).collect();
         let lacks = languages.into_iter().filter_map(|language| {
             let policies = &self.config.policies;
-            let types = policies.kinds().map(|kind| (kind, policies.of(kind)));
+            let types = policies.kinds().map(|kind| (kind, policies.policy(kind)));
             let worded = types.filter(|(_, of)| of.heading.is_some() || of.phrase.is_some());
             let lacking = worded
                 .flat_map(|(kind, of)| catalogs.lacking(Some(language), kind, of.phrase.is_some()));
             let lacking: BTreeSet<String> = lacking.collect();
             let rest = "have no translation; they show English headings, and no sentence that \
                         needs a phrase";
-            let names = list_first(&lacking, 3);
+            let names = join_names(&lacking, 3);
             (!lacking.is_empty()).then(|| format!("emails in {language}: {names} {rest}"))
         });
         let lacks: Vec<String> = lacks.collect();

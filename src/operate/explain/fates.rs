@@ -1,32 +1,34 @@
 //! Decides what becomes, or became, of each event, and which email included or excluded it.
 //!
-//! The content of a sent email is reconstructed ([`SentEmail`]). If it does not fit the row, the
+//! The content of a sent email is reconstructed ([`ReconstructedEmail`]). If it does not fit the row, the
 //! place of an event in it is unknown. Start with [`Loaded::fates`].
 
 use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 
-use crate::domain::digest_content::retry_at;
+use crate::domain::digest_content::next_retry_at;
 use crate::domain::{
-    Batch, BatchState, DaysRead, Delivery, DeliveryId, DeliveryState, DigestMarker, EmailScope,
-    Event, EventType, Exclusion, Facts, Id, Inbox, Mutes, ObjectState, Occasion, Policies,
-    Position, Purpose, Schedule, Stack, StackId, User, UserId, UserStacks, batch, classify,
-    email_content,
+    Batch, BatchState, Delivery, DeliveryId, DeliverySource, DeliveryState, DigestDays,
+    DigestMarker, EligibilityFacts, EmailScope, Event, EventType, Exclusion, Id, Inbox, Mutes,
+    ObjectState, Policies, Position, Purpose, Schedule, Stack, StackId, User, UserId, UserStacks,
+    batch, classify, email_content,
 };
 use crate::engine::Result;
 use crate::engine::batches::{BatchFilter, BatchService};
-use crate::engine::delivery::{Selected, SentEmail};
-use crate::engine::eligibility::event_facts::Catalog;
+use crate::engine::delivery::{ReconstructedEmail, SelectedEvents};
+use crate::engine::eligibility::event_facts::EventFacts;
 use crate::engine::eligibility::{self, is_seen};
 use crate::wire::delivery::WaitReason;
-use crate::wire::explanation::{By, EmailPlace, Fate, InBatch, InDelivery, Why};
+use crate::wire::explanation::{
+    CoveredBy, EmailPlace, EventStatus, ExplainedBatch, ExplainedDelivery, ExplainedEvent,
+};
 
 /// The loaded facts about one user.
 pub(super) struct Loaded<'a> {
     pub policies: &'a Policies,
     pub now: DateTime<Utc>,
-    pub reach: DaysRead,
+    pub reach: DigestDays,
     pub record: Option<&'a User>,
     pub mutes: &'a Mutes,
     /// The positions of muted events, and since when they are muted.
@@ -42,7 +44,7 @@ pub(super) struct Loaded<'a> {
     /// When quiet hours end, for the batches that they defer.
     pub held: HashMap<Id, DateTime<Utc>>,
     /// The emails whose markers are on the stacks, by marker.
-    pub sent: HashMap<Id, (&'a Delivery, SentEmail)>,
+    pub sent: HashMap<Id, (&'a Delivery, ReconstructedEmail)>,
 }
 
 impl Loaded<'_> {
@@ -52,25 +54,25 @@ impl Loaded<'_> {
     }
 
     /// Explains the events of a user's stacks, oldest first.
-    pub(super) fn fates(&self, person: &UserStacks, catalog: &Catalog) -> Vec<Fate> {
+    pub(super) fn fates(&self, person: &UserStacks, catalog: &EventFacts) -> Vec<ExplainedEvent> {
         let policies = self.policies;
         let digest = Purpose::Digest(EmailScope::All);
         let excluded = |place: Position, event: &Event| {
-            let facts = Facts {
+            let facts = EligibilityFacts {
                 muted: self.muted.contains_key(&place),
                 seen: self.has_seen(place),
                 ..catalog.facts(event)
             };
-            let at = || event.at(place.stack.day);
-            classify(&event.t, at, facts, self.record, policies, digest)
+            let at = || event.time(place.stack.day);
+            classify(&event.kind, at, facts, self.record, policies, digest)
         };
         let mut eligible = person.clone();
-        eligible.exclude(|place, event| excluded(place, event).is_some());
+        eligible.hide(|place, event| excluded(place, event).is_some());
         let pending = eligible.pending();
         let pending: HashSet<Position> = pending.iter().map(|of| of.position).collect();
         let mut fates = Vec::new();
         for stack in &person.stacks {
-            let (covered, mailed) = (stack.covered(), stack.emailed_ids());
+            let (covered, mailed) = (stack.covered_count(), stack.emailed_ids());
             for (position, event) in stack.events() {
                 let case = Case {
                     stack,
@@ -79,7 +81,7 @@ impl Loaded<'_> {
                     catalog,
                     excluded: excluded(position, event),
                     is_covered: (position.index as usize) < covered,
-                    is_emailed: event.i.is_some_and(|i| mailed.contains(&i)),
+                    is_emailed: event.fanout_id.is_some_and(|i| mailed.contains(&i)),
                     is_pending: pending.contains(&position),
                     batch: self.batches.holding(event),
                     digest: digest_of(self.deliveries, &stack.id, position.index),
@@ -89,17 +91,17 @@ impl Loaded<'_> {
                     continue;
                 }
                 let covered = match (why, case.batch) {
-                    (Why::Covered, _) => self.by_marker(&case),
-                    (Why::Mailed | Why::MayBeMailed, Some(batch)) => {
+                    (EventStatus::Covered, _) => self.by_marker(&case),
+                    (EventStatus::Emailed | EventStatus::MayBeEmailed, Some(batch)) => {
                         let email = self.batches.delivery(batch);
-                        let email = email.filter(|row| row.state.flushes());
+                        let email = email.filter(|row| row.state.needs_markers());
                         email.and_then(|row| self.by_email(&case, row.marker))
                     }
                     _ => None,
                 };
-                let excludes = |by: &By| matches!(by, By::Email { place, .. } if *place == EmailPlace::Excluded);
-                if why != Why::Covered && covered.as_ref().is_some_and(excludes) {
-                    why = Why::Excluded;
+                let excludes = |by: &CoveredBy| matches!(by, CoveredBy::Email { place, .. } if *place == EmailPlace::Excluded);
+                if why != EventStatus::Covered && covered.as_ref().is_some_and(excludes) {
+                    why = EventStatus::Excluded;
                 }
                 fates.push(self.fate(&case, why, covered));
             }
@@ -108,79 +110,87 @@ impl Loaded<'_> {
     }
 
     /// Decides what becomes, or became, of an event.
-    fn why(&self, case: &Case<'_>) -> Why {
+    fn why(&self, case: &Case<'_>) -> EventStatus {
         let (event, policies) = (case.event, self.policies);
-        let at = event.at(case.stack.id.day);
+        let at = event.time(case.stack.id.day);
         let route = match self.record {
-            Some(user) => user.route(&event.t, at, policies),
-            None => policies.of(&event.t).route,
+            Some(user) => user.route(&event.kind, at, policies),
+            None => policies.policy(&event.kind).route,
         };
-        let is_alone = route.is_emailed_alone();
+        let is_alone = route.is_outside_digest();
         let is_muted = self.muted.contains_key(&case.position);
         let facts = case.catalog.facts(event);
         let applies = !facts.retracted && facts.object == ObjectState::Notifiable;
         let waits = is_alone && applies && !is_muted;
         let in_batch = self.batches.why(case, waits);
         // A muted event's batch was canceled because of the mute, so that is the reason to show.
-        let in_batch = in_batch.filter(|why| !(is_muted && *why == Why::NotMailed));
-        let admits = |scope: EmailScope| scope.admits(&event.t, policies);
+        let in_batch = in_batch.filter(|why| !(is_muted && *why == EventStatus::NotEmailed));
+        let admits = |scope: EmailScope| scope.admits(&event.kind, policies);
         let gets = self.digests.is_some_and(|(_, scope)| admits(scope));
         let mutes_it = || eligibility::is_muted(self.mutes, event, self.now, case.catalog);
         let is_sent = case.is_emailed || case.is_covered;
         match (case.excluded, in_batch) {
-            (Some(Exclusion::Retracted), _) if !is_sent => Why::Retracted,
+            (Some(Exclusion::Retracted), _) if !is_sent => EventStatus::Retracted,
             (_, Some(why)) => why,
-            _ if case.is_covered => Why::Covered,
-            (Some(Exclusion::Muted), _) if mutes_it() => Why::Muted,
-            (Some(Exclusion::Muted), _) => Why::WasMuted,
-            (Some(Exclusion::UnknownObject), _) => Why::UnknownObject,
-            (Some(Exclusion::Withdrawn), _) => Why::Withdrawn,
-            _ if is_alone => Why::NoBatch,
-            (Some(Exclusion::Seen), _) => Why::Seen,
+            _ if case.is_covered => EventStatus::Covered,
+            (Some(Exclusion::Muted), _) if mutes_it() => EventStatus::Muted,
+            (Some(Exclusion::Muted), _) => EventStatus::WasMuted,
+            (Some(Exclusion::UnknownObject), _) => EventStatus::UnknownObject,
+            (Some(Exclusion::Withdrawn), _) => EventStatus::Withdrawn,
+            _ if is_alone => EventStatus::NoBatch,
+            (Some(Exclusion::Seen), _) => EventStatus::Seen,
             // Another route, or not mandatory. `begin_at` removed events before the start.
-            (Some(_), _) => Why::NotForDigest,
-            _ if !case.is_pending => Why::Repeated,
-            _ if !gets && !self.wish.is_some_and(admits) => Why::NoDigest,
-            _ if gets && case.digest.is_some_and(|row| row.open) => Why::InDelivery,
-            _ if self.reach.is_too_old(case.stack.id.day) => Why::Expired,
-            _ if gets => Why::NextDigest,
-            _ => Why::Blocked,
+            (Some(_), _) => EventStatus::NotForDigest,
+            _ if !case.is_pending => EventStatus::Repeated,
+            _ if !gets && !self.wish.is_some_and(admits) => EventStatus::NoDigest,
+            _ if gets && case.digest.is_some_and(|row| row.open) => EventStatus::InDelivery,
+            _ if self.reach.is_expired(case.stack.id.day) => EventStatus::Expired,
+            _ if gets => EventStatus::NextDigest,
+            _ => EventStatus::Blocked,
         }
     }
 
     /// Returns whether the event is shown: of days before the window, only the backlog is.
-    fn is_shown(&self, why: Why, stack: &Stack) -> bool {
-        let is_too_old = self.reach.is_too_old(stack.id.day);
+    fn is_shown(&self, why: EventStatus, stack: &Stack) -> bool {
+        let is_too_old = self.reach.is_expired(stack.id.day);
         match why {
-            Why::InDelivery | Why::NextDigest | Why::Blocked | Why::Expired => true,
-            Why::NoDigest => !is_too_old,
-            _ => !is_too_old && !self.reach.is_older(stack.id.day),
+            EventStatus::InDelivery
+            | EventStatus::NextDigest
+            | EventStatus::Blocked
+            | EventStatus::Expired => true,
+            EventStatus::NoDigest => !is_too_old,
+            _ => !is_too_old && !self.reach.is_backlog(stack.id.day),
         }
     }
 
-    fn fate(&self, case: &Case<'_>, why: Why, covered: Option<By>) -> Fate {
+    fn fate(
+        &self,
+        case: &Case<'_>,
+        why: EventStatus,
+        covered: Option<CoveredBy>,
+    ) -> ExplainedEvent {
         let (event, policies) = (case.event, self.policies);
         let of_batch = case.batch.and_then(|batch| self.batches.delivery(batch));
         let delivery = match why {
-            Why::Closing => of_batch.filter(|row| !row.state.settled()),
-            Why::InDelivery | Why::NextDigest => case.digest,
+            EventStatus::InClosingBatch => of_batch.filter(|row| !row.state.is_settled()),
+            EventStatus::InDelivery | EventStatus::NextDigest => case.digest,
             _ => None,
         };
         let outcome = of_batch.map(|row| row.outcome.clone()).unwrap_or_default();
-        let object = case.catalog.record(event);
-        Fate {
+        let object = case.catalog.object(event);
+        ExplainedEvent {
             position: case.position,
-            kind: event.t.to_string(),
-            object: event.o.clone(),
+            kind: event.kind.to_string(),
+            object: event.object.clone(),
             title: object.map(|object| object.label().into_owned()),
-            at: event.at(case.stack.id.day),
-            why,
-            mandatory: policies.is_mandatory(&event.t),
-            in_feed: policies.of(&event.t).feed,
-            batch: case.batch.map(|batch| InBatch {
+            at: event.time(case.stack.id.day),
+            status: why,
+            mandatory: policies.is_mandatory(&event.kind),
+            in_feed: policies.policy(&event.kind).feed,
+            batch: case.batch.map(|batch| ExplainedBatch {
                 id: batch.id,
                 closes_at: *self.held.get(&batch.id).unwrap_or(&batch.closes_at),
-                held_until: self.held.get(&batch.id).copied(),
+                deferred_until: self.held.get(&batch.id).copied(),
                 reason: outcome.reason,
                 settled: outcome.settled,
             }),
@@ -193,20 +203,20 @@ impl Loaded<'_> {
     ///
     /// The first marker over an event decides. Its id is that of a delivery, or else of a flush,
     /// because the ledger is kept longer than the window.
-    fn by_marker(&self, case: &Case<'_>) -> Option<By> {
-        let DigestMarker { id, n } = *case.stack.covering(case.position.index)?;
+    fn by_marker(&self, case: &Case<'_>) -> Option<CoveredBy> {
+        let DigestMarker { id, n } = *case.stack.covering_marker(case.position.index)?;
         let email = id.and_then(|id| self.by_email(case, id));
         email.or(Some(match (id.map(Id::time), n) {
-            (Some(at), Some(_)) => By::Flush { at },
-            (at, _) => By::OlderWriter { at },
+            (Some(at), Some(_)) => CoveredBy::Flush { at },
+            (at, _) => CoveredBy::OlderWriter { at },
         }))
     }
 
     /// Returns the email with this marker, and the place of the event in it.
-    fn by_email(&self, case: &Case<'_>, marker: Id) -> Option<By> {
+    fn by_email(&self, case: &Case<'_>, marker: Id) -> Option<CoveredBy> {
         let (row, sent) = self.sent.get(&marker)?;
         let (place, excluded) = self.place(case, row, sent);
-        Some(By::Email {
+        Some(CoveredBy::Email {
             delivery: row.id.clone(),
             state: row.state,
             at: row.outcome.settled.unwrap_or(row.built_at()),
@@ -220,43 +230,43 @@ impl Loaded<'_> {
         &self,
         case: &Case<'_>,
         row: &Delivery,
-        sent: &SentEmail,
-    ) -> (EmailPlace, Option<Why>) {
+        sent: &ReconstructedEmail,
+    ) -> (EmailPlace, Option<EventStatus>) {
         let (event, built, catalog) = (case.event, row.built_at(), case.catalog);
-        let included = |email: &&Selected| {
+        let included = |email: &&SelectedEvents| {
             // Fewer events than were recorded lack only objects that were withdrawn since.
             sent.is_exact || email.content.total < u64::from(row.outcome.items)
         };
         let email = sent.email.as_ref().ok().filter(included);
         if let Some(email) = email {
             let is_it = |(kind, item): (&EventType, &email_content::EmailItem)| {
-                *kind == event.t && item.id == event.o
+                *kind == event.kind && item.id == event.object
             };
-            let is_kept = |batch: &Batch| batch.contents.items.iter().any(|of| is_event(of, event));
+            let is_kept = |batch: &Batch| batch.events.items.iter().any(|of| is_event(of, event));
             if email.included.contains(event) {
                 return match email.content.items().any(is_it) {
                     true => (EmailPlace::Shown, None),
                     false => (EmailPlace::Counted, None),
                 };
-            } else if email.counts_others && !case.batch.is_some_and(is_kept) {
+            } else if email.counts_omitted && !case.batch.is_some_and(is_kept) {
                 return (EmailPlace::Counted, None);
             }
         }
-        let is_same = |other: &Event| other.t == event.t && other.o == event.o;
+        let is_same = |other: &Event| other.kind == event.kind && other.object == event.object;
         let is_repeated = email.is_some_and(|email| email.included.iter().any(is_same));
         let muted = self.muted.get(&case.position);
         let is_seen = self.has_seen(case.position) && case.batch.is_none();
         let reasons = [
-            (catalog.was_retracted(event, built), Why::Retracted),
-            (catalog.recorded(event).is_none(), Why::UnknownObject),
-            (catalog.mailable(event).is_none(), Why::Withdrawn),
-            (muted.is_some_and(|since| *since <= built), Why::Muted),
-            (is_repeated, Why::Repeated),
-            (is_seen, Why::Seen),
+            (catalog.was_retracted_by(event, built), EventStatus::Retracted),
+            (catalog.object_or_withdrawn(event).is_none(), EventStatus::UnknownObject),
+            (catalog.notifiable_object(event).is_none(), EventStatus::Withdrawn),
+            (muted.is_some_and(|since| *since <= built), EventStatus::Muted),
+            (is_repeated, EventStatus::Repeated),
+            (is_seen, EventStatus::Seen),
         ];
         let mut reasons = reasons.into_iter().filter(|(applies, _)| *applies);
-        let why = reasons.next().map_or(Why::NotForDigest, |(_, why)| why);
-        match sent.is_exact || matches!(why, Why::Retracted | Why::UnknownObject) {
+        let why = reasons.next().map_or(EventStatus::NotForDigest, |(_, why)| why);
+        match sent.is_exact || matches!(why, EventStatus::Retracted | EventStatus::UnknownObject) {
             true => (EmailPlace::Excluded, Some(why)),
             false => (EmailPlace::Unknown, None),
         }
@@ -265,30 +275,30 @@ impl Loaded<'_> {
 
 /// Returns whether a batch's item is this event.
 fn is_event(item: &batch::BatchItem, event: &Event) -> bool {
-    Some(item.i) == event.i && item.t == event.t && item.o == event.o
+    Some(item.i) == event.fanout_id && item.t == event.kind && item.o == event.object
 }
 
 /// Describes a delivery: its state, why it waits or failed, and its next attempt.
-fn in_delivery(row: &Delivery, now: DateTime<Utc>) -> InDelivery {
-    let wait = WaitReason::of(row, now);
-    InDelivery {
+fn in_delivery(row: &Delivery, now: DateTime<Utc>) -> ExplainedDelivery {
+    let wait = WaitReason::of_delivery(row, now);
+    ExplainedDelivery {
         id: row.id.clone(),
         state: row.state,
         reason: wait.why,
-        next_attempt: wait.until.or(retry_at(row).filter(|at| *at > now)),
-        held_by: wait.held_by,
+        next_attempt: wait.until.or(next_retry_at(row).filter(|at| *at > now)),
+        leased_by: wait.leased_by,
     }
 }
 
 /// Returns the digest that covers this position: the open one, or the latest if it failed.
 fn digest_of<'a>(deliveries: &'a [Delivery], stack: &StackId, index: u32) -> Option<&'a Delivery> {
-    let is_digest = |row: &&Delivery| matches!(row.occasion, Occasion::Digest(..));
+    let is_digest = |row: &&Delivery| matches!(row.source, DeliverySource::Digest(..));
     let mut digests = deliveries.iter().filter(is_digest);
     let includes = |row: &Delivery| {
         let mut reaches = row.watermarks.iter();
         reaches.any(|(of, reach)| of == stack && index < *reach)
     };
-    let open = digests.clone().find(|row| row.open && !row.state.settled());
+    let open = digests.clone().find(|row| row.open && !row.state.is_settled());
     let is_failed = |row: &&Delivery| row.state == DeliveryState::Failed;
     let failed = || digests.next().filter(is_failed);
     open.or_else(failed).filter(|row| includes(row))
@@ -299,7 +309,7 @@ struct Case<'a> {
     stack: &'a Stack,
     position: Position,
     event: &'a Event,
-    catalog: &'a Catalog,
+    catalog: &'a EventFacts,
     excluded: Option<Exclusion>,
     is_covered: bool,
     is_emailed: bool,
@@ -321,7 +331,7 @@ pub(super) struct UserBatches {
 
 impl UserBatches {
     pub(super) async fn of(book: &BatchService, user: &UserId) -> Result<Self> {
-        let all = book.list(&BatchFilter::of(user), BATCHES).await?;
+        let all = book.list(&BatchFilter::of_user(user), BATCHES).await?;
         let ids: Vec<DeliveryId> = all.iter().map(|b| DeliveryId::batch(b.id)).collect();
         let deliveries = book.context.store.deliveries(&ids).await?;
         let deliveries = deliveries.into_iter().flatten();
@@ -338,12 +348,12 @@ impl UserBatches {
 
     /// Returns the batch that the event joined, if it is known.
     fn holding(&self, event: &Event) -> Option<&Batch> {
-        let i = event.i?;
+        let i = event.fanout_id?;
         let keeps = |batch: &&Batch| {
-            let mut items = batch.contents.items.iter().chain(&batch.removed);
+            let mut items = batch.events.items.iter().chain(&batch.removed);
             items.any(|item| is_event(item, event))
         };
-        let own = |batch: &&Batch| batch.own_fanouts().any(|own| own == i);
+        let own = |batch: &&Batch| batch.fanouts_without_lead().any(|own| own == i);
         let of_lead = |batch: &&Batch| batch.has_joined(i);
         let all = || self.all.iter();
         let found = all().find(keeps).or_else(|| all().find(own));
@@ -352,7 +362,7 @@ impl UserBatches {
 
     /// Returns the events that these batches keep.
     pub(super) fn kept(&self) -> Vec<Event> {
-        let kept = self.all.iter().flat_map(|batch| &batch.contents.items);
+        let kept = self.all.iter().flat_map(|batch| &batch.events.items);
         kept.cloned().map(Event::from).collect()
     }
 
@@ -362,21 +372,21 @@ impl UserBatches {
 
     /// Returns the outcome of the event in the batch that holds it; `None` if batches do not decide
     /// it. `waits` is whether an open batch would include it.
-    fn why(&self, case: &Case<'_>, waits: bool) -> Option<Why> {
+    fn why(&self, case: &Case<'_>, waits: bool) -> Option<EventStatus> {
         let Some(batch) = case.batch else {
-            return case.is_emailed.then_some(Why::Mailed);
+            return case.is_emailed.then_some(EventStatus::Emailed);
         };
         if batch.removed.iter().any(|item| is_event(item, case.event)) {
-            return Some(Why::TakenOut);
+            return Some(EventStatus::Removed);
         }
         let delivery = self.delivery(batch);
         let doubtful = delivery.is_some_and(|row| row.state == DeliveryState::Unknown);
         match batch.state {
-            _ if case.is_emailed && doubtful => Some(Why::MayBeMailed),
-            _ if case.is_emailed => Some(Why::Mailed),
-            BatchState::Open => waits.then_some(Why::Gathering),
-            BatchState::Closing => waits.then_some(Why::Closing),
-            BatchState::Closed | BatchState::Canceled => Some(Why::NotMailed),
+            _ if case.is_emailed && doubtful => Some(EventStatus::MayBeEmailed),
+            _ if case.is_emailed => Some(EventStatus::Emailed),
+            BatchState::Open => waits.then_some(EventStatus::InOpenBatch),
+            BatchState::Closing => waits.then_some(EventStatus::InClosingBatch),
+            BatchState::Closed | BatchState::Canceled => Some(EventStatus::NotEmailed),
         }
     }
 }

@@ -5,10 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::domain::Day;
-use crate::engine::archive::{lines, restore_lines};
+use crate::engine::archive::{read_lines, restore_lines};
 use crate::engine::{Error, Result};
-use crate::store::{self, AnyRecord, DaySum, Export, Meeting, RecordKind, Store, Summing};
-use crate::wire::transfer::{BadRecords, FileSum, Manifest};
+use crate::store::{
+    self, AnyRecord, DaySum, DaySumBuilder, ExportPart, MergePolicy, RecordKind, Store,
+};
+use crate::wire::transfer::{BadRecords, FileChecksum, Manifest};
 
 /// The version of the format that this program writes and reads.
 pub(super) const FORMAT: u32 = 1;
@@ -19,11 +21,11 @@ pub(super) const MANIFEST: &str = "manifest.json";
 const FORMER_RECEIPTS: &str = "sightings";
 
 /// One file holds one kind of record, or one day.
-impl Export {
+impl ExportPart {
     pub(super) fn name(self) -> String {
         match self {
             Self::Records(kind) => kind.as_str().to_owned(),
-            Self::Day(day) => day.collection(),
+            Self::Day(day) => day.collection_name(),
         }
     }
 
@@ -39,7 +41,7 @@ impl Export {
     pub(super) fn named(name: &str) -> Option<Self> {
         let kind = RecordKind::ALL.into_iter().find(|kind| kind.as_str() == name);
         let former = || (name == FORMER_RECEIPTS).then_some(RecordKind::WebhookReceipts);
-        let day = || Day::of_collection(name).map(Self::Day);
+        let day = || Day::from_collection(name).map(Self::Day);
         kind.or_else(former).map(Self::Records).or_else(day)
     }
 
@@ -53,7 +55,9 @@ impl Export {
     ) -> Result<Vec<store::Error>> {
         let kind = match self {
             Self::Records(kind) => kind,
-            Self::Day(day) => return Ok(restore_lines(store, day, lines, Meeting::Same).await?),
+            Self::Day(day) => {
+                return Ok(restore_lines(store, day, lines, MergePolicy::MustBeEqual).await?);
+            }
         };
         if store.import_records(kind, lines).await.is_err() {
             // One by one, so that the error names the line.
@@ -71,21 +75,22 @@ impl Export {
 
     /// Reads a file. Returns its sum, and the sum of its records as a store returns them.
     pub(super) fn read(self, path: &Path) -> Result<(DaySum, DaySum)> {
-        let (mut sum, mut expected) = (Summing::default(), Summing::default());
-        for line in lines(path)? {
+        let (mut sum, mut expected) = (DaySumBuilder::default(), DaySumBuilder::default());
+        for line in read_lines(path)? {
             let number = sum.stacks() + 1;
             let damaged = |why: String| Error::damaged(path, format!("line {number}: {why}"));
             let line = line.map_err(|why| damaged(why.to_string()))?;
             sum.add(&line);
             match self {
                 Self::Records(kind) => {
-                    let again = AnyRecord::read(kind, &line).and_then(|record| record.line());
+                    let again =
+                        AnyRecord::from_line(kind, &line).and_then(|record| record.to_line());
                     expected.add(&again.map_err(|why| damaged(why.to_string()))?);
                 }
                 Self::Day(_) => expected.add(&line),
             }
         }
-        Ok((sum.end(), expected.end()))
+        Ok((sum.finish(), expected.finish()))
     }
 }
 
@@ -99,7 +104,7 @@ pub struct VerifiedExport {
     /// The SHA-256 of the manifest.
     pub(super) sha256: String,
     /// The files, each with the sum that the store will have.
-    pub(super) files: Vec<(Export, DaySum)>,
+    pub(super) files: Vec<(ExportPart, DaySum)>,
     /// The records that the export lacks.
     pub(super) unreadable: BadRecords,
 }
@@ -121,10 +126,10 @@ impl VerifiedExport {
             return Err(Error::damaged(&path, why));
         }
         let files = manifest.files.iter().map(|file| verify(folder, file));
-        let mut sum = Summing::default();
+        let mut sum = DaySumBuilder::default();
         sum.add(&text);
         Ok(Self {
-            sha256: sum.end().sha256,
+            sha256: sum.finish().sha256,
             files: files.collect::<Result<_>>()?,
             unreadable: manifest.unreadable,
         })
@@ -132,8 +137,8 @@ impl VerifiedExport {
 }
 
 /// Checks a file, and returns the sum that the store will have.
-fn verify(folder: &Path, file: &FileSum) -> Result<(Export, DaySum)> {
-    let Some(part) = Export::named(&file.name) else {
+fn verify(folder: &Path, file: &FileChecksum) -> Result<(ExportPart, DaySum)> {
+    let Some(part) = ExportPart::named(&file.name) else {
         let why = "is of a kind that tidings does not know";
         return Err(Error::damaged(&folder.join(&file.name), why));
     };

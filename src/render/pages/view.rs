@@ -15,7 +15,7 @@ use super::super::mail_view::iso;
 use super::super::sentence;
 use super::super::voice::Voice;
 use crate::domain::mutes_and_quiet_hours::{Mute, Title};
-use crate::domain::{Cadence, EventType, Policies, Route, Schedule, Stop, Subject, User};
+use crate::domain::{Cadence, EventType, Policies, Route, Schedule, StopAction, Subject, User};
 
 /// The prefix of the form field that chooses a type's route. The type follows.
 pub const TYPE_FIELD: &str = "type.";
@@ -40,7 +40,7 @@ pub struct Stopping<'a> {
     /// The user.
     pub of: PageUser<'a>,
     /// The effect of the link.
-    pub stop: &'a Stop,
+    pub stop: &'a StopAction,
     /// Whether the stop is in effect. Otherwise the page asks for confirmation.
     pub ended: bool,
     /// The user's record before the stop, if it has just happened. It allows an undo.
@@ -115,13 +115,13 @@ impl<'a> PageUser<'a> {
             // Whether no email is sent for another reason: suppressed, unconfirmed or no address.
             stopped => user.suppressed.is_some() || !user.confirmed || user.email.is_none(),
             // The headings of the mandatory types, which are emailed in any case.
-            kept => policies.always_emailed().map(heading).collect::<Vec<_>>(),
+            kept => policies.emailed_mandatory_kinds().map(heading).collect::<Vec<_>>(),
             // The emails that will arrive, and the types that are turned off.
             coming => context! {
                 // The schedule of digests, if the user gets any.
                 digest => self.gets_digest().then(|| schedule_of(&schedule, None, voice)),
                 // The headings of the types that are emailed outside the digest.
-                alone => headings(&|kind| wants_email && user.is_emailed_alone(kind, policies)),
+                alone => headings(&|kind| wants_email && user.gets_outside_digest(kind, policies)),
                 off => headings(&is_off),
             },
         }
@@ -144,8 +144,8 @@ fn schedule_of(schedule: &Schedule, next: Option<DateTime<Utc>>, voice: &Voice) 
 /// Returns the variables of the pages behind a stop link.
 pub(super) fn stop(stopping: &Stopping<'_>, voice: &Voice) -> Value {
     let (of, stop, tokens) = (stopping.of, stopping.stop, stopping.tokens);
-    let stops_digest = of.gets_digest() && *stop != Stop::Digest;
-    let stops_all = of.user.unsubscribed.is_none() && *stop != Stop::All;
+    let stops_digest = of.gets_digest() && *stop != StopAction::Digest;
+    let stops_all = of.user.unsubscribed.is_none() && *stop != StopAction::All;
     let undo = undo(stopping).into_iter();
     let undo = undo.map(|(name, value)| context! { name, value });
     context! {
@@ -170,7 +170,7 @@ pub(super) fn stop(stopping: &Stopping<'_>, voice: &Voice) -> Value {
 /// mute can be undone.
 fn undo(stopping: &Stopping<'_>) -> Vec<(String, String)> {
     let PageUser { user, policies, .. } = stopping.of;
-    if let Stop::Subject(subject, _) = stopping.stop {
+    if let StopAction::Subject(subject, _) = stopping.stop {
         return vec![(UNMUTE_FIELD.to_owned(), subject.to_string())];
     }
     let Some(before) = stopping.before else {
@@ -264,7 +264,7 @@ fn mutes(user: &User, tz: chrono_tz::Tz, voice: &Voice) -> Vec<Value> {
     fn name<'a>((subject, mute): &(&'a Subject, &'a Mute)) -> &'a str {
         mute.title.as_ref().map_or(subject.as_str(), Title::as_str)
     }
-    let mut mutes: Vec<(&Subject, &Mute)> = user.mutes.all().collect();
+    let mut mutes: Vec<(&Subject, &Mute)> = user.mutes.iter().collect();
     mutes.sort_by(|a, b| name(a).cmp(name(b)));
     let mute = |one: &(&Subject, &Mute)| {
         let (subject, mute) = one;
@@ -284,7 +284,7 @@ fn mutes(user: &User, tz: chrono_tz::Tz, voice: &Voice) -> Vec<Value> {
 /// Offers the default route, the current route, the digest and no email, unless the type is
 /// mandatory. Then it is locked.
 fn type_of(of: PageUser<'_>, kind: &EventType, voice: &Voice) -> Value {
-    let policy = of.policies.of(kind);
+    let policy = of.policies.policy(kind);
     let default = policy.route;
     let route = of.user.chosen_route(kind, of.policies);
     let possible = [default, route, Route::Digest, Route::Never];
@@ -292,7 +292,7 @@ fn type_of(of: PageUser<'_>, kind: &EventType, voice: &Voice) -> Value {
     let is_offered = |one: &Route| {
         policy.mandatory.is_none()
             && possible.contains(one)
-            && of.policies.emailed_by(kind, *one) == *one
+            && of.policies.effective_route(kind, *one) == *one
     };
     let options = offered.into_iter().filter(is_offered).map(Route::as_str);
     context! {

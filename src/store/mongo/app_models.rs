@@ -15,7 +15,7 @@ use super::Mongo;
 use super::reads::{Find, decode};
 use crate::domain::object::ModelMapping;
 use crate::domain::{Id, Object, ObjectKey, text_checks};
-use crate::store::record::values::place;
+use crate::store::record::values::parse_point;
 use crate::store::{Error, Result};
 
 impl ModelMapping {
@@ -53,8 +53,8 @@ impl ModelMapping {
             image: link(&self.image),
             by: text(&self.by),
             at: value(&self.at).and_then(time_of),
-            place: value(&self.place).and_then(place),
-            ..Object::bare(key)
+            place: value(&self.place).and_then(parse_point),
+            ..Object::without_data(key)
         }
     }
 }
@@ -67,7 +67,7 @@ impl Mongo {
         mapping: &ModelMapping,
         keys: &[&ObjectKey],
     ) -> Result<Vec<Object>> {
-        let parts = keys.iter().filter_map(|key| key.parts());
+        let parts = keys.iter().filter_map(|key| key.split());
         let ids: Vec<Bson> = parts.flat_map(|(_, id)| spellings(id)).collect();
         let by_id = doc! {&mapping.id: {"$in": ids}};
         let records = self.application_records(mapping, by_id.clone(), mapping.projection());
@@ -78,7 +78,7 @@ impl Mongo {
             .filter_map(|record| Some((text_of(value_at(record, &mapping.id)?)?, record)))
             .collect();
         let object = |key: &&ObjectKey| {
-            let (_, id) = key.parts()?;
+            let (_, id) = key.split()?;
             let by_oid = || record_by_id.get(&Id::from_hex(id)?.to_string());
             let record = record_by_id.get(id).or_else(by_oid)?;
             let notifiable = notifiable_ids.as_ref().is_none_or(|ids| {
@@ -232,7 +232,7 @@ mod tests {
     fn missing_fields_and_invalid_links_are_omitted() {
         let record = doc! {"_id": 7, "title": "", "images": {"large": "javascript:alert(1)"}, "opens": "soon"};
         let key = ObjectKey::stored("Artwork:7");
-        assert_eq!(mapping().object(key.clone(), true, &record), Object::bare(key));
+        assert_eq!(mapping().object(key.clone(), true, &record), Object::without_data(key));
     }
 
     #[test]

@@ -14,11 +14,11 @@ use super::bulk::{CommandKind, Replacement, Update, delete_one};
 use super::grouped_updates::{RECORDS_PER_STATEMENT, update_statement};
 use super::reads::in_order_of;
 use super::{ACCUMULATORS, BATCHES, Mongo, date, oid, without_nulls};
-use crate::domain::batch::{Accumulator, AccumulatorId, Addition, BatchItem, Keep};
-use crate::domain::coordination::LONGEST_LEASE;
+use crate::domain::batch::{Accumulator, AccumulatorId, BatchAppend, BatchItem, Keep};
+use crate::domain::coordination::MAX_LEASE;
 use crate::domain::{Batch, BatchKey, BatchState, EventType, Id, ObjectId, UserId};
 use crate::store::record::batch::{AccumulatorRecord, BatchRecord};
-use crate::store::types::page;
+use crate::store::types::newest_page;
 use crate::store::{AccumulatorFilter, BatchFilter, Batches, Result};
 
 #[async_trait]
@@ -34,7 +34,7 @@ impl Batches for Mongo {
             id: accumulator_id(&accumulator.id).into(),
             old_revision: accumulator.revision.map(oid),
             new_revision: oid(revision),
-            record: AccumulatorRecord::document(accumulator, revision),
+            record: AccumulatorRecord::for_document(accumulator, revision),
         };
         let records = filled.iter().map(replacement).collect();
         let is_replaced = self.replace_each(ACCUMULATORS, "stamp", records).await?;
@@ -58,7 +58,7 @@ impl Batches for Mongo {
     async fn add_to_open(
         &self,
         accumulators: &[(AccumulatorId, usize)],
-        additions: &[Addition],
+        additions: &[BatchAppend],
         revision: Id,
     ) -> Result<bool> {
         // A router's counts are reliable only for statements that name one document.
@@ -67,7 +67,7 @@ impl Batches for Mongo {
         for (accumulator, addition) in accumulators {
             ids_by_addition[*addition].push(Bson::from(accumulator_id(accumulator)));
         }
-        let (mut statements, mut similar) = (Vec::new(), Vec::<Vec<(Bson, &Addition)>>::new());
+        let (mut statements, mut similar) = (Vec::new(), Vec::<Vec<(Bson, &BatchAppend)>>::new());
         for (mut ids, addition) in ids_by_addition.into_iter().zip(additions) {
             if size > 1 && ids.len() == 1 {
                 let item = (ids.remove(0), addition);
@@ -84,7 +84,7 @@ impl Batches for Mongo {
                 .extend(chunks.map(|ids| update_statement(ids, when.clone(), update.clone())));
         }
         statements.extend(similar.into_iter().map(|group| {
-            let (ids, additions): (Vec<Bson>, Vec<&Addition>) = group.into_iter().unzip();
+            let (ids, additions): (Vec<Bson>, Vec<&BatchAppend>) = group.into_iter().unzip();
             let update = individual_update(&ids, &additions, revision);
             update_statement(&ids, fits_condition(&additions), Bson::from(update))
         }));
@@ -107,19 +107,19 @@ impl Batches for Mongo {
             AccumulatorFilter::Due(now) => {
                 let free = vec![
                     doc! {"lease.until": {"$lte": date(now)}},
-                    doc! {"lease.until": {"$gt": date(now + LONGEST_LEASE)}},
+                    doc! {"lease.until": {"$gt": date(now + MAX_LEASE)}},
                 ];
                 let due = doc! {"due": {"$lte": date(now)}, "$or": free};
                 (due, doc! {"due": 1})
             }
-            AccumulatorFilter::Of(batch) => {
+            AccumulatorFilter::WithBatch(batch) => {
                 // The caller concludes that a missing batch does not exist, so the read must be
                 // current.
                 self.caught_up().await?;
                 let has_batch = doc! {"$or": [{"open.id": oid(batch)}, {"ended.id": oid(batch)}]};
                 (has_batch, Document::new())
             }
-            AccumulatorFilter::Holding(kind, objects, after) => {
+            AccumulatorFilter::WithEvent(kind, objects, after) => {
                 // An accumulator that is missed keeps the retracted event, so the read must be
                 // current.
                 self.caught_up().await?;
@@ -190,7 +190,7 @@ impl Batches for Mongo {
             let find = self.find(BATCHES, filed).sort(doc! {"_id": -1}).limit(limit);
             batches.extend(find.records::<BatchRecord>().await?);
         }
-        Ok(page(batches, filter.before, limit))
+        Ok(newest_page(batches, filter.before, limit))
     }
 }
 
@@ -245,7 +245,7 @@ pub(super) fn accumulator_id(id: &AccumulatorId) -> Document {
 
 /// Returns a filter with the conditions of `Addition::fits`. None of its fan-outs may have joined.
 /// Of several similar additions, no accumulator may have a fan-out of any.
-fn fits_condition(additions: &[&Addition]) -> Document {
+fn fits_condition(additions: &[&BatchAppend]) -> Document {
     let addition = additions[0];
     let fanouts: Vec<Bson> = additions.iter().flat_map(|one| oids(&one.fanouts)).collect();
     without_nulls(doc! {
@@ -254,15 +254,15 @@ fn fits_condition(additions: &[&Addition]) -> Document {
         "open.deferred": {"$exists": false},
         "ended": {"$exists": false},
         "memories.joined": {"$nin": fanouts},
-        format!("open.joined.{}", addition.joined_to): {"$exists": false},
-        "open.count": addition.count_to.map(|max| doc! {"$lte": max as i64}),
-        "open.opened": addition.opened_from.map(|from| doc! {"$gte": date(from)}),
+        format!("open.joined.{}", addition.max_joined): {"$exists": false},
+        "open.count": addition.max_count.map(|max| doc! {"$lte": max as i64}),
+        "open.opened": addition.min_opened_at.map(|from| doc! {"$gte": date(from)}),
     })
 }
 
 /// Returns the update that adds to each of these open batches the items of its own addition, all
 /// of them similar. One statement costs the server less than one for each.
-fn individual_update(ids: &[Bson], additions: &[&Addition], revision: Id) -> Vec<Document> {
+fn individual_update(ids: &[Bson], additions: &[&BatchAppend], revision: Id) -> Vec<Document> {
     let (first, index) = (additions[0], doc! {"$indexOfArray": [{"$literal": ids}, "$_id"]});
     let append = |list: &str, values: Vec<Vec<Bson>>| {
         let own = doc! {"$arrayElemAt": [{"$literal": values}, &index]};
@@ -276,32 +276,32 @@ fn individual_update(ids: &[Bson], additions: &[&Addition], revision: Id) -> Vec
         "open.joined": append("$open.joined", joined),
         "open.count": {"$add": ["$open.count", first.items.len() as i64]},
         "open.last": max("$open.last", first.at),
-        "open.closes": max("$open.closes", first.closes_from),
-        "due": max("$due", first.closes_from),
+        "open.closes": max("$open.closes", first.min_closes_at),
+        "due": max("$due", first.min_closes_at),
         "stamp": oid(revision),
     };
     vec![doc! {"$set": set}]
 }
 
 /// Returns whether two additions differ only in their events and fan-outs.
-fn is_similar(one: &Addition, other: &Addition) -> bool {
-    let without_events = |addition: &Addition| Addition {
+fn is_similar(one: &BatchAppend, other: &BatchAppend) -> bool {
+    let without_events = |addition: &BatchAppend| BatchAppend {
         items: Vec::new(),
         fanouts: Vec::new(),
         ..addition.clone()
     };
-    let sizes = |addition: &Addition| (addition.items.len(), addition.fanouts.len());
+    let sizes = |addition: &BatchAppend| (addition.items.len(), addition.fanouts.len());
     sizes(one) == sizes(other) && without_events(one) == without_events(other)
 }
 
-fn item_values(addition: &Addition) -> Vec<Bson> {
+fn item_values(addition: &BatchAppend) -> Vec<Bson> {
     let value =
         |item: &BatchItem| doc! {"t": item.t.as_str(), "o": item.o.as_str(), "i": oid(item.i)};
     addition.items.iter().map(value).map(Bson::from).collect()
 }
 
 /// Returns how many items a batch keeps, as `$slice` counts: from the end if negative.
-fn slice(addition: &Addition) -> i64 {
+fn slice(addition: &BatchAppend) -> i64 {
     match addition.keep {
         Keep::First(count) => count as i64,
         Keep::Last(count) => -(count as i64),
@@ -309,7 +309,7 @@ fn slice(addition: &Addition) -> i64 {
 }
 
 /// Returns the update that adds the items to an open batch.
-fn shared_update(addition: &Addition, revision: Id) -> Document {
+fn shared_update(addition: &BatchAppend, revision: Id) -> Document {
     doc! {
         "$push": {
             "open.items": {"$each": item_values(addition), "$slice": slice(addition)},
@@ -318,8 +318,8 @@ fn shared_update(addition: &Addition, revision: Id) -> Document {
         "$inc": {"open.count": addition.items.len() as i64},
         "$max": {
             "open.last": date(addition.at),
-            "open.closes": date(addition.closes_from),
-            "due": date(addition.closes_from),
+            "open.closes": date(addition.min_closes_at),
+            "due": date(addition.min_closes_at),
         },
         "$set": {"stamp": oid(revision)},
     }

@@ -27,12 +27,12 @@ use crate::store::day_lines::{merge, owner_of};
 use crate::store::record::batch::AccumulatorRecord;
 use crate::store::record::delivery::DeliveryRecord;
 use crate::store::record::small::InboxRecord;
-use crate::store::record::values::{As, Oid};
+use crate::store::record::values::{StoredForm, StoredId};
 use crate::store::record::{Record, read_bson, write_bson};
 use crate::store::record_lines::{NO_REVISION, RecordSource};
 use crate::store::{
-    AnyRecord, DaySum, Days, Error, Export, Forgettable, Meeting, RecordKind, RecordPage, Result,
-    Summing, extjson,
+    AnyRecord, DaySum, DaySumBuilder, Days, Error, ExpiringRecords, ExportPart, MergePolicy,
+    RecordKind, RecordPage, Result, extjson,
 };
 
 /// The maximum size of a document to import. MongoDB's limit is 16 MiB for it and the rest of the
@@ -51,7 +51,7 @@ const DROP_PREFIX: &str = "leaving_";
 
 /// Returns a pattern for the names of this day's renamed collections.
 fn renamed_pattern(day: Day) -> String {
-    format!("^{DROP_PREFIX}{}_[0-9a-f]{{24}}$", day.collection())
+    format!("^{DROP_PREFIX}{}_[0-9a-f]{{24}}$", day.collection_name())
 }
 
 #[async_trait]
@@ -62,7 +62,7 @@ impl Days for Mongo {
         let names = self.collection_names(&pattern).await?;
         let day = |name: &String| {
             let original = name.strip_prefix(DROP_PREFIX).unwrap_or(name);
-            Day::of_collection(original.get(..COLLECTION_PREFIX.len() + 8)?)
+            Day::from_collection(original.get(..COLLECTION_PREFIX.len() + 8)?)
         };
         let mut days: Vec<Day> = names.iter().filter_map(day).collect();
         days.sort_unstable();
@@ -78,7 +78,7 @@ impl Days for Mongo {
     }
 
     async fn drop_day(&self, day: Day, sum: &DaySum) -> Result<bool> {
-        let name = day.collection();
+        let name = day.collection_name();
         let renamed = format!("{DROP_PREFIX}{name}_{}", ObjectId::new());
         self.known_days().remove(&day);
         // If the name is in use or the source is missing, an earlier attempt may have succeeded.
@@ -87,13 +87,13 @@ impl Days for Mongo {
         {
             return Ok(sum.stacks == 0);
         }
-        let mut summing = Summing::default();
+        let mut summing = DaySumBuilder::default();
         let mut chunks = self.all_documents(renamed.clone());
         while let Some(chunk) = chunks.try_next().await? {
             lines(&chunk).for_each(|line| summing.add(&line));
         }
         drop(chunks);
-        if summing.end() != *sum {
+        if summing.finish() != *sum {
             self.rename_back(day, &renamed).await?;
             return Ok(false);
         }
@@ -101,26 +101,26 @@ impl Days for Mongo {
         Ok(true)
     }
 
-    fn export(&self, which: Export) -> BoxStream<'_, Result<RecordPage>> {
+    fn export(&self, which: ExportPart) -> BoxStream<'_, Result<RecordPage>> {
         match which {
-            Export::Records(kind) => {
+            ExportPart::Records(kind) => {
                 let chunks = self.all_documents(kind.as_str().to_owned());
                 let pages = chunks.map_ok(|chunk| stream::iter(split(chunk)).map(Ok::<_, Error>));
                 pages.try_flatten().and_then(move |page| self.record_page(kind, page)).boxed()
             }
-            Export::Day(day) => {
+            ExportPart::Day(day) => {
                 let page = |chunk: Vec<RawDocumentBuf>| RecordPage {
                     lines: lines(&chunk).collect(),
-                    bad: Vec::new(),
+                    unreadable: Vec::new(),
                 };
-                self.all_documents(day.collection()).map_ok(page).boxed()
+                self.all_documents(day.collection_name()).map_ok(page).boxed()
             }
         }
     }
 
     async fn import_records(&self, kind: RecordKind, lines: &[String]) -> Result<()> {
         let records: Vec<AnyRecord> =
-            lines.iter().map(|line| AnyRecord::read(kind, line)).collect::<Result<_>>()?;
+            lines.iter().map(|line| AnyRecord::from_line(kind, line)).collect::<Result<_>>()?;
         let statement = |record: &AnyRecord| {
             let document = encode_record(record)?;
             let id = match record {
@@ -133,7 +133,7 @@ impl Days for Mongo {
         self.upsert(kind.as_str(), statements).await
     }
 
-    async fn restore_day(&self, day: Day, stacks: &[String], meeting: Meeting) -> Result<()> {
+    async fn restore_day(&self, day: Day, stacks: &[String], meeting: MergePolicy) -> Result<()> {
         let unreadable = |error| Error::corrupt(format!("a line of {day}"), error);
         let mut documents: Vec<RawDocumentBuf> = Vec::with_capacity(stacks.len());
         for line in stacks {
@@ -147,17 +147,22 @@ impl Days for Mongo {
         run_concurrently(MAX_MERGES_IN_FLIGHT, stored, merge, drop).await
     }
 
-    async fn forget(&self, what: Forgettable, before: DateTime<Utc>, limit: usize) -> Result<u64> {
+    async fn forget(
+        &self,
+        what: ExpiringRecords,
+        before: DateTime<Utc>,
+        limit: usize,
+    ) -> Result<u64> {
         let (end_id, end_date) = (oid(Id::at(before, [0; 8])), date(before));
         let is_settled = doc! {
             "state": {"$ne": DeliveryState::Unknown.as_str()}, "slot": {"$exists": false},
         };
         let (collection, time_field, end, mut is_old) = match what {
-            Forgettable::Events => (FANOUTS, "_id", end_id, doc! {"state": DONE}),
-            Forgettable::Retractions => (RETRACTIONS, "at", end_id, doc! {}),
-            Forgettable::Batches => (BATCHES, "settled", end_date, doc! {}),
-            Forgettable::Deliveries => (DELIVERIES, "settled", end_date, is_settled),
-            Forgettable::Inboxes => (INBOXES, "changed", end_date, doc! {}),
+            ExpiringRecords::Events => (FANOUTS, "_id", end_id, doc! {"state": DONE}),
+            ExpiringRecords::Retractions => (RETRACTIONS, "at", end_id, doc! {}),
+            ExpiringRecords::Batches => (BATCHES, "settled", end_date, doc! {}),
+            ExpiringRecords::Deliveries => (DELIVERIES, "settled", end_date, is_settled),
+            ExpiringRecords::Inboxes => (INBOXES, "changed", end_date, doc! {}),
         };
         is_old.insert(time_field, doc! {"$lt": &end});
         let oldest = self.find(collection, is_old.clone()).sort(doc! {time_field: 1}).limit(limit);
@@ -167,7 +172,7 @@ impl Days for Mongo {
             let still_old = doc! {"$and": [{"_id": {"$in": &ids}}, is_old]};
             self.delete_matching(collection, still_old).await?;
         }
-        if what == Forgettable::Events {
+        if what == ExpiringRecords::Events {
             let is_last = ids.len() < limit;
             self.delete_audience_parts(&ids, is_last.then_some(&end)).await?;
         }
@@ -190,7 +195,7 @@ impl Mongo {
             match record {
                 Ok(record) => page.push(&record)?,
                 Err(error) if error.is_outage() => return Err(error),
-                Err(error) => page.bad.push(error.to_string()),
+                Err(error) => page.unreadable.push(error.to_string()),
             }
         }
         Ok(page)
@@ -217,7 +222,7 @@ impl Mongo {
     /// Counts by reading the documents: the server's metadata may be wrong after a crash.
     pub(super) async fn count_stacks(&self, day: Day) -> Result<u64> {
         let mut names = self.collection_names(&renamed_pattern(day)).await?;
-        names.push(day.collection());
+        names.push(day.collection_name());
         let mut stacks = 0;
         for name in names {
             stacks += self.count_matching(&name, doc! {}, None).await?;
@@ -231,7 +236,7 @@ impl Mongo {
         day: Day,
         documents: &[RawDocumentBuf],
     ) -> Result<Vec<usize>> {
-        let name = day.collection();
+        let name = day.collection_name();
         let inserted = self.write(CommandKind::Insert, &name, documents).await?;
         let is_stored = |rejected: &RejectedStatement| {
             matches!(rejected.failure.code, Some(DUPLICATE | DUPLICATE_FRACTION))
@@ -245,9 +250,9 @@ impl Mongo {
         &self,
         day: Day,
         document: &RawDocumentBuf,
-        meeting: Meeting,
+        meeting: MergePolicy,
     ) -> Result<()> {
-        let (name, id) = (day.collection(), id_of(document));
+        let (name, id) = (day.collection_name(), id_of(document));
         // Other writers may append meanwhile, but rarely to an old day.
         for _ in 0..MAX_MERGE_ATTEMPTS {
             let found = self.find(&name, doc! {"_id": {"$eq": &id}}).raw().await?;
@@ -285,10 +290,10 @@ impl Mongo {
     /// only once.
     async fn rename_back(&self, day: Day, renamed: &str) -> Result<()> {
         self.known_days().remove(&day);
-        if self.rename(renamed, &day.collection()).await? != Err(NAMESPACE_EXISTS) {
+        if self.rename(renamed, &day.collection_name()).await? != Err(NAMESPACE_EXISTS) {
             return Ok(());
         }
-        let (name, mut chunks) = (day.collection(), self.all_documents(renamed.to_owned()));
+        let (name, mut chunks) = (day.collection_name(), self.all_documents(renamed.to_owned()));
         while let Some(documents) = chunks.try_next().await? {
             let stored = self.insert_into(day, &documents).await?;
             let statements = stored.iter().map(|index| prepend_statement(&documents[*index]));
@@ -397,14 +402,14 @@ fn encode_record(record: &AnyRecord) -> Result<RawDocumentBuf> {
         AnyRecord::Object(object) => objects::encode_object(object),
         AnyRecord::Inbox(inbox) => {
             let mut record = InboxRecord::from_value(inbox);
-            record.revision = Some(Oid(NO_REVISION));
+            record.revision = Some(StoredId(NO_REVISION));
             write_bson(doing, &record)
         }
         AnyRecord::Retraction(retraction) => Ok(objects::encode_retraction(retraction)),
         AnyRecord::Accumulator(accumulator) => {
-            write_bson(doing, &AccumulatorRecord::document(accumulator, NO_REVISION))
+            write_bson(doing, &AccumulatorRecord::for_document(accumulator, NO_REVISION))
         }
-        AnyRecord::Delivery(delivery) => write_bson(doing, &DeliveryRecord::document(delivery)),
+        AnyRecord::Delivery(delivery) => write_bson(doing, &DeliveryRecord::for_document(delivery)),
         AnyRecord::Fanout(fanout) => {
             let document = write_bson(doing, record)?;
             if document.as_bytes().len() > MAX_IMPORTED_BYTES {

@@ -15,18 +15,18 @@ use super::bulk::{CommandKind, Update};
 use super::grouped_updates::{Change, operators};
 use super::reads::{in_order_of, read_records};
 use super::{DELIVERIES, Mongo, date, lease_document, without_nulls};
-use crate::domain::coordination::{LONGEST_LEASE, LONGEST_WAIT};
+use crate::domain::coordination::{MAX_DEFERRAL, MAX_LEASE};
 use crate::domain::delivery::{
     Corrected, Correction, Handover, OperatorDecision, Settlement, Transition, digest_slot,
 };
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Lease, ReportKind, StackId, Tag};
 use crate::store::record::delivery::DeliveryRecord;
-use crate::store::{Claim, Deliveries, DeliveryFilter, Result};
+use crate::store::{Deliveries, DeliveryFilter, Result, RowsToLease};
 
 #[async_trait]
 impl Deliveries for Mongo {
     async fn open(&self, rows: &[Delivery]) -> Result<Vec<bool>> {
-        let records = rows.iter().map(DeliveryRecord::document);
+        let records = rows.iter().map(DeliveryRecord::for_document);
         let inserted = self.write(CommandKind::Insert, DELIVERIES, records).await?;
         let duplicates = inserted.duplicates()?;
         let mut opened = vec![true; rows.len()];
@@ -45,19 +45,19 @@ impl Deliveries for Mongo {
         Ok(opened)
     }
 
-    async fn claim(&self, lease: &Lease, which: &Claim<'_>) -> Result<Vec<Delivery>> {
+    async fn claim(&self, lease: &Lease, which: &RowsToLease<'_>) -> Result<Vec<Delivery>> {
         let (rows, limit) = match *which {
-            Claim::Free(now, limit) => {
+            RowsToLease::Unleased(now, limit) => {
                 // Every open row has a lease, even if it has expired. No closed row has one.
                 let expired = doc! {"lease.until": {"$lte": date(now)}};
                 // No lease and no wait can end this late, so these rows are free.
-                let invalid = doc! {"lease.until": {"$gt": date(now + LONGEST_LEASE)}, "$or": [
+                let invalid = doc! {"lease.until": {"$gt": date(now + MAX_LEASE)}, "$or": [
                     {"lease.owner": {"$exists": true}},
-                    {"lease.until": {"$gt": date(now + LONGEST_WAIT)}},
+                    {"lease.until": {"$gt": date(now + MAX_DEFERRAL)}},
                 ]};
                 (doc! {"$or": [expired, invalid], "slot": {"$exists": true}}, limit)
             }
-            Claim::Call(call) => {
+            RowsToLease::Call(call) => {
                 let sending = DeliveryState::Sending.as_str();
                 (doc! {"call": call, "slot": {"$exists": true}, "state": sending}, usize::MAX)
             }
@@ -82,7 +82,7 @@ impl Deliveries for Mongo {
     }
 
     async fn close(&self, ids: &[DeliveryId]) -> Result<()> {
-        let settled_states = DeliveryState::ALL.into_iter().filter(|state| state.settled());
+        let settled_states = DeliveryState::ALL.into_iter().filter(|state| state.is_settled());
         let settled: Vec<&str> = settled_states.map(DeliveryState::as_str).collect();
         let close = |id: &DeliveryId| {
             let change = Change {
@@ -194,12 +194,12 @@ fn transition_change(
             change.own.insert("items", i64::from(*items));
             change.add.insert("attempts", 1);
         }
-        Transition::Recall(_) => {
+        Transition::ReturnToPending(_) => {
             change.when.insert("state", sending);
             change.set.insert("state", pending);
             change.unset.insert("call", "");
         }
-        Transition::Hold(_) => {
+        Transition::RenewLease(_) => {
             change.when.remove("state");
             change.set.insert("lease.until", date(lease.until));
         }
@@ -218,7 +218,7 @@ fn transition_change(
             }
         }
         Transition::Settle(settlement) => settle(&mut change, settlement, now),
-        Transition::Conclude(settlement) => {
+        Transition::SettleAndClose(settlement) => {
             settle(&mut change, settlement, now);
             change.unset.extend(fields_of_open_rows());
         }
@@ -265,12 +265,12 @@ fn correction_statement(
             let set = doc! {"state": canceled, "settled": date(now), "reason": reason};
             (DeliveryState::Pending, set, fields_of_open_rows())
         }
-        Correction::Judge(_, OperatorDecision::Sent, reason) => {
+        Correction::ResolveUnknown(_, OperatorDecision::Sent, reason) => {
             let sent = DeliveryState::Sent.as_str();
             let set = doc! {"state": sent, "settled": date(now), "reason": reason};
             (DeliveryState::Unknown, set, doc! {})
         }
-        Correction::Judge(_, OperatorDecision::NotSent, reason) => {
+        Correction::ResolveUnknown(_, OperatorDecision::NotSent, reason) => {
             let lease = lease_document(None);
             let set = doc! {"state": pending, "slot": slot, "lease": lease, "reason": reason};
             (DeliveryState::Unknown, set, doc! {"settled": ""})

@@ -15,7 +15,10 @@ use super::feedback::not_lifted;
 use super::journal::PENDING;
 use super::{ACCUMULATORS, BATCHES, DELIVERIES, FANOUTS, Mongo, SUPPRESSIONS, date};
 use crate::domain::{BatchState, DeliveryState};
-use crate::store::{Condition, Counted, Diagnostics, Engine, Outstanding, Pile, Result, Topology};
+use crate::store::{
+    CountedRecords, DatabaseStatus, Diagnostics, Engine, OutstandingWork, Result, Topology,
+    WaitingItems,
+};
 
 const MAX_COUNTS_IN_FLIGHT: usize = 2;
 
@@ -25,24 +28,24 @@ impl Mongo {
         Ok(hello.unwrap_or_default())
     }
 
-    async fn count_one(&self, what: Counted) -> Result<u64> {
+    async fn count_one(&self, what: CountedRecords) -> Result<u64> {
         let in_state = |state: &str| doc! {"state": state};
         let (collection, filter) = match what {
-            Counted::Stacks(day) => return self.count_stacks(day).await,
-            Counted::Batches(BatchState::Open) => {
+            CountedRecords::Stacks(day) => return self.count_stacks(day).await,
+            CountedRecords::Batches(BatchState::Open) => {
                 (ACCUMULATORS, doc! {"open.id": {"$exists": true}})
             }
-            Counted::Suppressions(reason) => {
+            CountedRecords::Suppressions(reason) => {
                 let mut filter = not_lifted();
                 filter.insert("reason", reason.as_str());
                 (SUPPRESSIONS, filter)
             }
-            Counted::Fanouts(state) => (FANOUTS, in_state(state.as_str())),
-            Counted::Batches(state) => (BATCHES, in_state(state.as_str())),
-            Counted::Deliveries(state) => (DELIVERIES, in_state(state.as_str())),
+            CountedRecords::Fanouts(state) => (FANOUTS, in_state(state.as_str())),
+            CountedRecords::Batches(state) => (BATCHES, in_state(state.as_str())),
+            CountedRecords::Deliveries(state) => (DELIVERIES, in_state(state.as_str())),
         };
         let mut count = self.count_matching(collection, filter, None).await?;
-        if what == Counted::Batches(BatchState::Closing) {
+        if what == CountedRecords::Batches(BatchState::Closing) {
             // A batch that has ended is in its accumulator for a moment, until it is filed.
             let ended = self.find(ACCUMULATORS, doc! {"ended.id": {"$exists": true}});
             for accumulator in ended.fields(doc! {"ended.id": 1}).raw().await? {
@@ -60,14 +63,14 @@ impl Mongo {
         filter: Document,
         time_field: &str,
         limit: u64,
-    ) -> Result<Pile> {
+    ) -> Result<WaitingItems> {
         let projection = doc! {time_field: 1, "_id": i32::from(time_field == "_id")};
         let earliest = self.find(collection, filter.clone()).sort(doc! {time_field: 1}).limit(1);
         let read = earliest.fields(projection).raw();
         let count = self.count_matching(collection, filter, Some(limit));
         let (found, count) = futures::try_join!(read, count)?;
         let since = found.first().and_then(|raw| time_of(raw.get(time_field).ok()??));
-        Ok(Pile { count, since })
+        Ok(WaitingItems { count, since })
     }
 
     /// Returns whether the client is connected to a router, as in a sharded cluster.
@@ -79,27 +82,27 @@ impl Mongo {
 
 #[async_trait]
 impl Diagnostics for Mongo {
-    async fn condition(&self) -> Result<Condition> {
+    async fn condition(&self) -> Result<DatabaseStatus> {
         let hello = self.hello().await?;
         let read_at = Instant::now();
         let build = self.run(&self.admin(), doc! {"buildInfo": 1}, &[]).await?.unwrap_or_default();
         let (schema, missing_indexes) = futures::join!(self.schema(), self.missing_indexes());
         let version = build.get_str("version").unwrap_or("unknown").to_owned();
-        Ok(Condition {
+        Ok(DatabaseStatus {
             engine: Engine::Mongo(version, topology(&hello)),
-            time: server_time(&hello),
-            age: read_at.elapsed(),
+            server_time: server_time(&hello),
+            time_since_read: read_at.elapsed(),
             schema,
             missing_indexes,
         })
     }
 
-    async fn outstanding(&self, now: DateTime<Utc>, limit: u64) -> Result<Outstanding> {
+    async fn outstanding(&self, now: DateTime<Utc>, limit: u64) -> Result<OutstandingWork> {
         let pile = |collection, filter, since| self.pile(collection, filter, since, limit);
         let rows =
             |state: DeliveryState| pile(DELIVERIES, doc! {"state": state.as_str()}, "created");
         let open = doc! {"open.id": {"$exists": true}};
-        Ok(Outstanding {
+        Ok(OutstandingWork {
             fanouts: pile(FANOUTS, doc! {"state": PENDING}, "_id").await?,
             batches_open: self.count_matching(ACCUMULATORS, open, Some(limit)).await?,
             batches_due: pile(ACCUMULATORS, doc! {"due": {"$lte": date(now)}}, "due").await?,
@@ -109,7 +112,7 @@ impl Diagnostics for Mongo {
         })
     }
 
-    async fn count(&self, what: &[Counted]) -> Result<Vec<u64>> {
+    async fn count(&self, what: &[CountedRecords]) -> Result<Vec<u64>> {
         let counts: Vec<_> = what.iter().map(|what| self.count_one(*what)).collect();
         stream::iter(counts).buffered(MAX_COUNTS_IN_FLIGHT).try_collect().await
     }

@@ -15,12 +15,13 @@ use serde::Deserialize;
 use super::bulk::{CommandKind, Update};
 use super::{DELIVERIES, Mongo, SOFT_BOUNCES, SUPPRESSIONS, WEBHOOK_RECEIPTS, date};
 use crate::domain::{
-    Address, DeliveryId, DeliveryState, Feedback, Reason, ReportCounts, ReportKind, Suppression,
+    Address, DeliveryId, DeliveryState, Feedback, ReportCounts, ReportKind, Suppression,
+    SuppressionReason,
 };
 use crate::store::record::small::{SuppressionRecord, WebhookReceipt};
-use crate::store::record::values::{As, Count};
-use crate::store::record::{read_fields, write_bson};
-use crate::store::types::graver;
+use crate::store::record::values::{Count, StoredForm};
+use crate::store::record::{deserialize_document, write_bson};
+use crate::store::types::more_severe;
 use crate::store::{AddressState, Error, Feedbacks, Result, Suppressions};
 
 #[async_trait]
@@ -90,8 +91,8 @@ impl Suppressions for Mongo {
             suppression: (spellings.iter().filter_map(|spelling| stored.get(spelling)))
                 .filter(|suppression| !suppression.is_lifted())
                 .cloned()
-                .reduce(graver),
-            lifted: stored.get(folded).and_then(|suppression| suppression.lifted),
+                .reduce(more_severe),
+            lifted_at: stored.get(folded).and_then(|suppression| suppression.lifted),
         };
         Ok(spellings.iter().zip(&folded).map(state).collect())
     }
@@ -101,7 +102,7 @@ impl Suppressions for Mongo {
         after: Option<&Address>,
         limit: usize,
     ) -> Result<Vec<Suppression>> {
-        let after = after.map(Address::lowered);
+        let after = after.map(Address::to_lowercase);
         let mut filter = not_lifted();
         filter.insert("_id", doc! {"$gt": after.as_ref().map_or("", Address::reveal)});
         let find = self.find(SUPPRESSIONS, filter).sort(doc! {"_id": 1}).limit(limit);
@@ -112,8 +113,11 @@ impl Suppressions for Mongo {
 /// Returns the statement that stores a suppression if it outweighs the stored one
 /// ([`Suppression::outweighs`]).
 fn suppress_statement(new: &Suppression) -> Result<Update<[Document; 1]>> {
-    let less_severe: Vec<&str> =
-        Reason::ALL.into_iter().filter(|other| *other < new.reason).map(Reason::as_str).collect();
+    let less_severe: Vec<&str> = SuppressionReason::ALL
+        .into_iter()
+        .filter(|other| *other < new.reason)
+        .map(SuppressionReason::as_str)
+        .collect();
     // A missing `lifted` sorts before every date.
     let is_later = doc! {"$gt": [date(new.at), "$lifted"]};
     let outweighs = doc! {"$and": [is_later, {"$or": [
@@ -160,7 +164,7 @@ struct ReportCount {
 impl Feedbacks for Mongo {
     async fn note_feedback(&self, feedback: &[(DeliveryId, Feedback)]) -> Result<()> {
         let statement = |(id, feedback): &(DeliveryId, Feedback)| {
-            let better: Vec<&str> = feedback.news.better().map(ReportKind::as_str).collect();
+            let better: Vec<&str> = feedback.news.better_kinds().map(ReportKind::as_str).collect();
             let (kind, at) = (feedback.news.as_str(), date(feedback.at));
             let is_worse = doc! {"_id": id.as_str(), "$or": [
                 {"feedback": {"$exists": false}},
@@ -181,8 +185,8 @@ impl Feedbacks for Mongo {
         let mut report_counts = ReportCounts::default();
         for group in &self.aggregate(Some(DELIVERIES), steps).await? {
             let ReportCount { outcome: (state, report), emails } =
-                read_fields("the feedback of deliveries", group)?;
-            report_counts.settled(state, report, emails.0);
+                deserialize_document("the feedback of deliveries", group)?;
+            report_counts.add(state, report, emails.0);
         }
         Ok(report_counts)
     }

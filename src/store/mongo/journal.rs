@@ -18,16 +18,17 @@ use super::bulk::CommandKind;
 use super::grouped_updates::Change;
 use super::reads::id_of;
 use super::{AUDIENCES, FANOUTS, Mongo, date, oid, without_nulls};
-use crate::domain::audience::SMALL;
-use crate::domain::coordination::LONGEST_LEASE;
+use crate::domain::audience::MAX_SMALL_AUDIENCE;
+use crate::domain::coordination::MAX_LEASE;
 use crate::domain::{
-    ChangeNotice, Details, Event, FanOutCounts, FanOutProgress, Fanout, Id, Lease, Selector, UserId,
+    ChangeNotice, Details, Event, Fanout, FanoutCounts, FanoutProgress, Id, Lease, Selector, UserId,
 };
 use crate::store::entry::{object_id, read_count};
 use crate::store::record::fanout::{DetailsRecord, FanoutRecord};
-use crate::store::record::{read_bson, read_fields, shown_id};
+use crate::store::record::{deserialize_document, format_id, read_bson};
 use crate::store::{
-    Acceptance, AtMost, BadFanout, Claimed, Error, Journal, PendingFanouts, Result,
+    Acceptance, ClaimLimit, ClaimedFanouts, Error, Journal, PendingFanouts, Result,
+    UnreadableFanout,
 };
 
 #[async_trait]
@@ -55,7 +56,11 @@ impl Journal for Mongo {
             let stored = stored.get(&fanout.key).ok_or_else(conflict)?;
             // If the insert was sent twice, it may have conflicted with its own document.
             let is_own = resent_indices.contains(&index) && stored.id == fanout.id;
-            Ok(if is_own { Acceptance::New } else { Acceptance::Known(Box::new(stored.clone())) })
+            Ok(if is_own {
+                Acceptance::New
+            } else {
+                Acceptance::Duplicate(Box::new(stored.clone()))
+            })
         };
         fanouts.iter().enumerate().map(acceptance).collect()
     }
@@ -64,26 +69,26 @@ impl Journal for Mongo {
         &self,
         lease: &Lease,
         now: DateTime<Utc>,
-        limit: AtMost,
-    ) -> Result<Claimed> {
+        limit: ClaimLimit,
+    ) -> Result<ClaimedFanouts> {
         let free = doc! {
             "state": PENDING,
             "$or": [
                 {"lease.until": Bson::Null},
                 {"lease.until": {"$lte": date(now)}},
-                {"lease.until": {"$gt": date(now + LONGEST_LEASE)}},
+                {"lease.until": {"$gt": date(now + MAX_LEASE)}},
             ],
         };
         let find = || self.free_fanouts(&free, limit);
         let documents = self.claim_raw(FANOUTS, &free, doc! {"_id": 1}, lease, find).await?;
-        let mut claimed = Claimed::default();
+        let mut claimed = ClaimedFanouts::default();
         for raw in &documents {
             match self.read_fanout(raw).await {
                 Ok(fanout) => claimed.fanouts.push(fanout),
                 Err(error) if error.is_outage() => return Err(error),
-                Err(error) => {
-                    claimed.bad.push(BadFanout { id: shown_id(raw), reason: error.to_string() })
-                }
+                Err(error) => claimed
+                    .bad
+                    .push(UnreadableFanout { id: format_id(raw), reason: error.to_string() }),
             }
         }
         Ok(claimed)
@@ -92,9 +97,9 @@ impl Journal for Mongo {
     async fn save_fanouts(
         &self,
         lease: &Lease,
-        progress: &[(Id, FanOutProgress)],
+        progress: &[(Id, FanoutProgress)],
     ) -> Result<Vec<bool>> {
-        let save = |(id, progress): &(Id, FanOutProgress), revision: ObjectId| {
+        let save = |(id, progress): &(Id, FanoutProgress), revision: ObjectId| {
             let (mut set, unset) = if progress.done {
                 (doc! {"state": DONE}, doc! {"lease": ""})
             } else {
@@ -144,7 +149,11 @@ impl Journal for Mongo {
         let newest = self.find(FANOUTS, doc! {}).sort(doc! {"_id": -1}).limit(limit);
         let found = newest.fields(fields).raw().await?;
         let read = |raw: &RawDocumentBuf| if_readable(read_bson::<FanoutRecord>(raw));
-        Ok(found.iter().filter_map(read).map(|fanout| fanout.events().collect()).collect())
+        Ok(found
+            .iter()
+            .filter_map(read)
+            .map(|fanout| fanout.entries_per_user().collect())
+            .collect())
     }
 
     async fn pending(&self, limit: usize) -> Result<PendingFanouts> {
@@ -194,10 +203,10 @@ impl Mongo {
 
     /// Returns the ids of the oldest free fan-outs, and of the small ones after them up to the
     /// first that is not small. A fan-out may name many users, so only a few are read at a time.
-    async fn free_fanouts(&self, free: &Document, limit: AtMost) -> Result<Vec<Bson>> {
+    async fn free_fanouts(&self, free: &Document, limit: ClaimLimit) -> Result<Vec<Bson>> {
         // Other programs may have written a value that is not a list.
         let is_short = |list: &str, otherwise: bool| {
-            let is_short = doc! {"$lte": [{"$size": list}, SMALL as i32]};
+            let is_short = doc! {"$lte": [{"$size": list}, MAX_SMALL_AUDIENCE as i32]};
             doc! {"$cond": [{"$isArray": list}, is_short, otherwise]}
         };
         let is_small =
@@ -234,7 +243,7 @@ impl Mongo {
         let documents = self.find_by_id(AUDIENCES, ids).sort(doc! {"_id": 1}).raw().await?;
         // An unreadable part counts as missing.
         let read = |part: &RawDocumentBuf| {
-            if_readable(read_fields::<StoredAudiencePart>("audience", part))
+            if_readable(deserialize_document::<StoredAudiencePart>("audience", part))
         };
         let found: Vec<StoredAudiencePart> = documents.iter().filter_map(read).collect();
         if found.len() != parts as usize {
@@ -253,7 +262,7 @@ fn if_readable<T>(read: Result<T>) -> Option<T> {
     read.inspect_err(|error| tracing::warn!(%error, "a fan-out is skipped")).ok()
 }
 
-fn counts_document(counts: FanOutCounts) -> Document {
+fn counts_document(counts: FanoutCounts) -> Document {
     // BSON integers are signed, but no count is that large.
     let count = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     doc! {"people": count(counts.people), "pushed": count(counts.pushed), "capped": count(counts.capped)}

@@ -2,7 +2,7 @@
 //!
 //! A majority acknowledges every write. Reads return majority-committed data that is never older
 //! than data this process has seen ([`reads`]). Every method can be repeated, so the store retries
-//! it during elections and after lost connections ([`patience`]). Start with [`stacks`].
+//! it during elections and after lost connections ([`patience::retry`]). Start with [`stacks`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
@@ -47,22 +47,22 @@ pub const DEFAULT_DATABASE: &str = "tidings";
 #[derive(Debug, Clone)]
 pub struct MongoOptions {
     /// The total time for which a method keeps trying while the database is unavailable.
-    pub patience: Duration,
+    pub retry_timeout: Duration,
     /// The time limit of one attempt. After it, the attempt is repeated.
-    pub attempt: Duration,
+    pub attempt_timeout: Duration,
     /// The driver's server selection timeout, unless the connection string sets one.
-    pub selection: Duration,
+    pub server_selection_timeout: Duration,
     /// Models that are read from the application's own collections instead of `objects`.
-    pub mapped: BTreeMap<ModelName, ModelMapping>,
+    pub mapped_models: BTreeMap<ModelName, ModelMapping>,
 }
 
 impl Default for MongoOptions {
     fn default() -> Self {
         Self {
-            patience: Duration::from_secs(30),
-            attempt: Duration::from_secs(20),
-            selection: Duration::from_secs(10),
-            mapped: BTreeMap::new(),
+            retry_timeout: Duration::from_secs(30),
+            attempt_timeout: Duration::from_secs(20),
+            server_selection_timeout: Duration::from_secs(10),
+            mapped_models: BTreeMap::new(),
         }
     }
 }
@@ -127,7 +127,7 @@ impl Mongo {
         };
         let mut settings = ClientOptions::parse(url).await.map_err(redacted)?;
         settings.app_name.get_or_insert("tidings".into());
-        settings.server_selection_timeout.get_or_insert(options.selection);
+        settings.server_selection_timeout.get_or_insert(options.server_selection_timeout);
         settings.max_pool_size.get_or_insert(MAX_CONNECTIONS);
         settings.selection_criteria = None; // the primary
         let mut durable = WriteConcern::majority();
@@ -151,13 +151,13 @@ impl Mongo {
         self.0.db.collection(name)
     }
 
-    /// Runs a step until it succeeds or time runs out, see [`patience`].
+    /// Runs a step until it succeeds or time runs out, see [`patience::retry`].
     async fn retry<T, F>(&self, doing: &str, step: impl FnMut() -> F) -> Result<T>
     where
         F: Future<Output = std::result::Result<T, patience::AttemptFailure>>,
     {
         let options = &self.0.options;
-        patience::retry(options.patience, options.attempt, doing, step).await
+        patience::retry(options.retry_timeout, options.attempt_timeout, doing, step).await
     }
 
     /// Runs a command. Returns the error code if it is one of those expected.
@@ -189,7 +189,7 @@ impl Mongo {
 
     /// Returns the server's time limit for an attempt.
     fn time_limit(&self) -> Duration {
-        patience::server_time_limit(self.0.options.attempt)
+        patience::server_time_limit(self.0.options.attempt_timeout)
     }
 
     fn raise_min_cluster_time(&self, to: Timestamp) {

@@ -22,11 +22,11 @@ use super::grouped_updates::Change;
 use super::journal::PENDING;
 use super::patience::{AttemptFailure, NAMESPACE_EXISTS};
 use super::{CHANGE_NOTICES, DELIVERIES, FANOUTS, LEASES, Mongo, NOTES, date, lease_document};
-use crate::domain::coordination::furthest_lease_of;
+use crate::domain::coordination::latest_valid_expiry;
 use crate::domain::{ChangeNotice, DeliveryState, Lease};
 use crate::store::record::read_bson;
 use crate::store::record::small::Note;
-use crate::store::{ChangeNotices, Error, NoteFilter, Notes, Release, Result};
+use crate::store::{ChangeNotices, Error, LeasesToEnd, NoteFilter, Notes, Result};
 
 /// How often to search again if other workers claimed all the free records first.
 const MAX_SEARCHES: usize = 5;
@@ -79,7 +79,7 @@ impl Notes for Mongo {
             "$or": [
                 {"owner": &lease.owner},
                 {"until": {"$lte": date(now)}},
-                {"until": {"$gt": date(furthest_lease_of(name, now))}},
+                {"until": {"$gt": date(latest_valid_expiry(name, now))}},
             ],
         };
         let claim = doc! {"$set": {"owner": &lease.owner, "until": date(lease.until)}};
@@ -89,24 +89,24 @@ impl Notes for Mongo {
         Ok(outcome.duplicates()?.is_empty())
     }
 
-    async fn release(&self, which: &Release<'_>) -> Result<()> {
+    async fn release(&self, which: &LeasesToEnd<'_>) -> Result<()> {
         match *which {
-            Release::Lease { name, owner } => {
+            LeasesToEnd::Lease { name, owner } => {
                 let own = doc! {"_id": name, "owner": owner};
                 self.delete_matching(LEASES, own).await.map(drop)
             }
-            Release::Fanouts(owner) => {
+            LeasesToEnd::Fanouts(owner) => {
                 let leased = doc! {"state": PENDING, "lease.owner": owner};
                 let release = doc! {"$unset": {"lease": ""}};
                 self.update_matching(FANOUTS, leased, release).await
             }
-            Release::Deliveries(owner) => {
+            LeasesToEnd::Deliveries(owner) => {
                 // The first condition makes the sparse index usable, which has open rows only.
                 let earliest = date(DateTime::UNIX_EPOCH);
                 let rows = doc! {"lease.until": {"$gte": earliest}, "lease.owner": owner};
                 self.release_deliveries(rows).await
             }
-            Release::Deferred(now) => {
+            LeasesToEnd::Deferred(now) => {
                 let rows = doc! {
                     "lease.until": {"$gt": date(now)}, "lease.owner": {"$exists": false},
                     "state": DeliveryState::Pending.as_str(),
@@ -192,7 +192,7 @@ impl Mongo {
 
     /// Sends a change notice to all processes. A failure is only logged.
     pub(super) async fn notify(&self, notice: ChangeNotice) {
-        let (kind, keys) = notice.kept();
+        let (kind, keys) = notice.to_stored();
         let one_node = WriteConcern::builder().w(Acknowledgment::Nodes(1)).build();
         let notices = self.collection(CHANGE_NOTICES);
         let document = doc! {"k": kind, "u": binary(keys)};
@@ -239,8 +239,8 @@ impl ChangeNotices for Mongo {
 
 fn read_notice(notice: &RawDocument) -> ChangeNotice {
     match (notice.get_str("k"), notice.get_binary("u")) {
-        (Ok("first"), _) => ChangeNotice::People(Vec::new()),
-        (Ok(kind), Ok(keys)) => ChangeNotice::stored(kind, keys.bytes),
+        (Ok("first"), _) => ChangeNotice::Users(Vec::new()),
+        (Ok(kind), Ok(keys)) => ChangeNotice::from_stored(kind, keys.bytes),
         _ => ChangeNotice::All,
     }
 }

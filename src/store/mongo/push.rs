@@ -18,7 +18,7 @@ use super::grouped_updates::{RECORDS_PER_STATEMENT, id_condition};
 use super::reads::{decode, run_concurrently};
 use crate::domain::{Day, Defect, Entry, Event, Id, StackId};
 use crate::store::entry::{StackDocument, event_document, object_id};
-use crate::store::{Pushed, Pushes, Result};
+use crate::store::{PushOutcome, PushRequest, Result};
 
 /// The number of stacks that are read one by one at the same time.
 const MAX_READS_IN_FLIGHT: usize = 8;
@@ -27,13 +27,13 @@ const MAX_BATCHES_IN_FLIGHT: usize = 2;
 /// whether the stack has entries of its fan-outs.
 const MAX_SHORT_LIST: usize = 4;
 
-/// A push in progress. Users are identified by their index in the [`Pushes`].
+/// A push in progress. Users are identified by their index in the [`PushRequest`].
 pub(super) struct Push<'a> {
     store: &'a Mongo,
     day: Day,
     collection: String,
     cap: usize,
-    pushes: &'a Pushes,
+    pushes: &'a PushRequest,
     /// The statement for each list.
     statements: Vec<Statement>,
     /// Whether most users of the last write batch had no stack yet. Then stacks are inserted first,
@@ -49,14 +49,14 @@ impl<'a> Push<'a> {
         store: &'a Mongo,
         day: Day,
         cap: usize,
-        pushes: &'a Pushes,
+        pushes: &'a PushRequest,
     ) -> Result<Self> {
         store.create_day(day).await?;
         let is_mostly_new = store.known_days().get(&day) == Some(&true);
         Ok(Self {
             store,
             day,
-            collection: day.collection(),
+            collection: day.collection_name(),
             cap,
             pushes,
             statements: pushes.lists.iter().map(|list| Statement::new(list, cap)).collect(),
@@ -65,8 +65,8 @@ impl<'a> Push<'a> {
         })
     }
 
-    pub(super) async fn run(&self) -> Result<Pushed> {
-        let users = (0..self.pushes.people.len()).filter(|user| !self.events(*user).is_empty());
+    pub(super) async fn run(&self) -> Result<PushOutcome> {
+        let users = (0..self.pushes.users.len()).filter(|user| !self.events(*user).is_empty());
         let (fitting, mut remaining): (Vec<usize>, Vec<usize>) =
             users.partition(|user| self.statement(*user).can_fit);
         let mut rejected = Vec::new();
@@ -85,15 +85,15 @@ impl<'a> Push<'a> {
     }
 
     fn user_id(&self, user: usize) -> &str {
-        self.pushes.people[user].0.as_str()
+        self.pushes.users[user].0.as_str()
     }
 
     fn events(&self, user: usize) -> &[Event] {
-        &self.pushes.lists[self.pushes.people[user].1]
+        &self.pushes.lists[self.pushes.users[user].1]
     }
 
     fn statement(&self, user: usize) -> &Statement {
-        &self.statements[self.pushes.people[user].1]
+        &self.statements[self.pushes.users[user].1]
     }
 
     /// Pushes whole lists to these users, and returns the users who did not get them. Either
@@ -126,7 +126,7 @@ impl<'a> Push<'a> {
     async fn push_to_groups(&self, users: Vec<usize>) -> Result<Vec<usize>> {
         let mut users_by_list = BTreeMap::<usize, Vec<usize>>::new();
         for user in users {
-            users_by_list.entry(self.pushes.people[user].1).or_default().push(user);
+            users_by_list.entry(self.pushes.users[user].1).or_default().push(user);
         }
         let mut remaining = Vec::new();
         for (list, users) in users_by_list {
@@ -200,7 +200,7 @@ impl<'a> Push<'a> {
     /// Reads each of these stacks and adds its missing entries while there is room, until none is
     /// left to add. Concurrent pushes cause more rounds. It ends, because a stack only grows up to
     /// the cap.
-    async fn push_one_by_one(&self, mut users: Vec<usize>) -> Result<Pushed> {
+    async fn push_one_by_one(&self, mut users: Vec<usize>) -> Result<PushOutcome> {
         let mut capped = Vec::new();
         while !users.is_empty() {
             let mut additions = BTreeMap::new();
@@ -223,7 +223,7 @@ impl<'a> Push<'a> {
             self.defects().iter().map(|(user, defect)| (*user, *defect)).collect();
         capped.extend(bad.iter().map(|(user, _)| (*user, (0..self.events(*user).len()).collect())));
         capped.sort_unstable();
-        Ok(Pushed { capped, bad })
+        Ok(PushOutcome { capped, defects: bad })
     }
 
     /// Reads a user's stack, which has a text `_id`, and plans what to add.
@@ -233,7 +233,7 @@ impl<'a> Push<'a> {
         let (entries, defect) = match found.first().map(|raw| StackDocument::read(raw.as_bytes())) {
             None => (Vec::new(), None),
             Some(Ok(Some(document))) => {
-                let stack = document.stack(StackId::of(self.day));
+                let stack = document.stack(StackId::for_day(self.day));
                 (stack.entries, stack.defect)
             }
             Some(_) => (Vec::new(), Some(Defect::Unreadable)),
@@ -264,7 +264,8 @@ impl Statement {
     /// Adds a whole list if there is room for it. Applies to any user, and can be repeated.
     fn new(list: &[Event], cap: usize) -> Self {
         let count = list.len();
-        let is_short = count <= MAX_SHORT_LIST || list.iter().any(|event| event.i.is_none());
+        let is_short =
+            count <= MAX_SHORT_LIST || list.iter().any(|event| event.fanout_id.is_none());
         let mut condition = rawdoc! {};
         require_entry(&mut condition, cap.saturating_sub(count), false);
         // The weight is the number of entries that the server moves or compares if the stack has
@@ -272,7 +273,7 @@ impl Statement {
         let (operator, weight) = if is_short {
             (cstr!("$addToSet"), cap * count)
         } else {
-            let fanouts: BTreeSet<Id> = list.iter().filter_map(|event| event.i).collect();
+            let fanouts: BTreeSet<Id> = list.iter().filter_map(|event| event.fanout_id).collect();
             let ids = RawArrayBuf::from_iter(fanouts.into_iter().map(object_id));
             condition.append(cstr!("events.i"), rawdoc! {"$nin": ids});
             (cstr!("$push"), cap + count)
@@ -362,9 +363,9 @@ mod tests {
 
     fn event(o: &str) -> Event {
         Event {
-            t: EventType::stored("T"),
-            o: ObjectId::stored(o),
-            i: Some(Id::from_bytes([1; 12])),
+            kind: EventType::stored("T"),
+            object: ObjectId::stored(o),
+            fanout_id: Some(Id::from_bytes([1; 12])),
         }
     }
 

@@ -18,7 +18,7 @@ use mongodb::{ClientSession, Collection};
 use super::bulk::Update;
 use super::patience::AttemptFailure;
 use super::{CATCH_UPS, Mongo};
-use crate::store::record::{Record, read_bson, shown_id};
+use crate::store::record::{Record, format_id, read_bson};
 use crate::store::{Error, Result};
 
 /// How often a cursor may be reopened without returning anything new.
@@ -240,7 +240,7 @@ impl Find<'_> {
             let mut values: Vec<T> = found.iter().filter_map(|raw| read(raw)).collect();
             if values.len() >= limit || found.len() < read_limit {
                 if let Some(skipped) = found.iter().find(|raw| read(raw).is_none()) {
-                    let (id, collection) = (shown_id(skipped), self.collection.name());
+                    let (id, collection) = (format_id(skipped), self.collection.name());
                     tracing::warn!(id, collection, "documents with an unreadable id are skipped");
                 }
                 values.truncate(limit);
@@ -308,7 +308,7 @@ struct ResumingCursor {
 
 impl ResumingCursor {
     async fn next_chunk<T>(&mut self, read: &impl Fn(&RawDocument) -> T) -> Result<Option<Vec<T>>> {
-        let limit = self.store.0.options.attempt;
+        let limit = self.store.0.options.attempt_timeout;
         loop {
             let chunk = self.read_batch(read)?;
             if !chunk.is_empty() {

@@ -20,10 +20,10 @@ use super::push::Push;
 use super::reads::run_concurrently;
 use super::{Mongo, oid};
 use crate::domain::{
-    BadStack, ChangeNotice, Day, DaySet, Id, IdForm, Stack, StackId, UserId, UserStacks,
+    ChangeNotice, Day, DaySet, DefectiveStack, Id, IdForm, Stack, StackId, UserId, UserStacks,
 };
-use crate::store::entry::{NewEntry, StackDocument, new_entries, object_id};
-use crate::store::{Days, NewMarker, Pushed, Pushes, Result, Stacks};
+use crate::store::entry::{NewEntry, StackDocument, entries_of_marker, object_id};
+use crate::store::{Days, NewMarker, PushOutcome, PushRequest, Result, Stacks};
 
 /// The number of users from which a command for all of them costs less than one for each.
 const MIN_GROUP: usize = 16;
@@ -44,13 +44,13 @@ impl Stacks for Mongo {
         self.caught_up().await
     }
 
-    async fn push(&self, day: Day, cap: usize, pushes: &Pushes) -> Result<Pushed> {
-        if pushes.people.is_empty() {
-            return Ok(Pushed::default());
+    async fn push(&self, day: Day, cap: usize, pushes: &PushRequest) -> Result<PushOutcome> {
+        if pushes.users.is_empty() {
+            return Ok(PushOutcome::default());
         }
         let pushed = Push::new(self, day, cap, pushes).await?.run().await?;
-        let users = pushes.people.iter().map(|(user, _)| user.as_str());
-        self.notify(ChangeNotice::people(users)).await;
+        let users = pushes.users.iter().map(|(user, _)| user.as_str());
+        self.notify(ChangeNotice::users(users)).await;
         Ok(pushed)
     }
 
@@ -92,8 +92,8 @@ impl Stacks for Mongo {
         Ok(group_by_user(users, stacks))
     }
 
-    async fn write_markers(&self, markers: &[NewMarker]) -> Result<Vec<BadStack>> {
-        let mut entries: Vec<NewEntry<'_>> = markers.iter().flat_map(new_entries).collect();
+    async fn write_markers(&self, markers: &[NewMarker]) -> Result<Vec<DefectiveStack>> {
+        let mut entries: Vec<NewEntry<'_>> = markers.iter().flat_map(entries_of_marker).collect();
         entries.sort_by_key(|entry| entry.stack);
         let days: Vec<_> = entries.chunk_by(|a, b| a.stack.day == b.stack.day).collect();
         let mut defective = Vec::new();
@@ -106,7 +106,7 @@ impl Stacks for Mongo {
 
 /// Returns the statement that appends an entry.
 fn append_statement(entry: &NewEntry<'_>) -> RawDocumentBuf {
-    let id = match (entry.stack.form, entry.user.legacy()) {
+    let id = match (entry.stack.form, entry.user.to_object_id()) {
         (IdForm::ObjectId, Some(id)) => RawBson::from(object_id(id)),
         _ => RawBson::from(entry.user.as_str()),
     };
@@ -116,15 +116,15 @@ fn append_statement(entry: &NewEntry<'_>) -> RawDocumentBuf {
 
 impl Mongo {
     /// Appends markers to the stacks of one day. Returns the stacks that could not take one.
-    async fn write_day_markers(&self, entries: &[NewEntry<'_>]) -> Result<Vec<BadStack>> {
+    async fn write_day_markers(&self, entries: &[NewEntry<'_>]) -> Result<Vec<DefectiveStack>> {
         let day = entries[0].stack.day;
-        let name = day.collection();
+        let name = day.collection_name();
         let remaining = self.write_shared_markers(&name, entries).await?;
         let statements = remaining.iter().map(|entry| append_statement(entry));
         let outcome = self.write(CommandKind::Update, &name, statements).await?;
         let defective = outcome.defects()?.into_iter().map(|(index, reason)| {
             let user = remaining[index].user.clone();
-            BadStack { user, day, reason }
+            DefectiveStack { user, day, reason }
         });
         Ok(defective.collect())
     }
@@ -178,7 +178,7 @@ impl Mongo {
             return Ok(());
         }
         let create = doc! {
-            "create": day.collection(),
+            "create": day.collection_name(),
             "clusteredIndex": {"key": {"_id": 1}, "unique": true},
             "writeConcern": {"w": "majority"},
         };
@@ -215,7 +215,7 @@ impl Mongo {
             .map(|id| doc! {"_id": {"$literal": id}})
             .collect();
         let same_id = doc! {
-            "from": day.collection(), "localField": "_id", "foreignField": "_id", "as": "stack",
+            "from": day.collection_name(), "localField": "_id", "foreignField": "_id", "as": "stack",
         };
         let pipeline = vec![
             doc! {"$documents": ids},
@@ -233,7 +233,7 @@ impl Mongo {
     async fn read_range(&self, day: Day, users: &[UserId]) -> Result<Option<Vec<(UserId, Stack)>>> {
         let mut sorted: Vec<&str> = users.iter().map(UserId::as_str).collect();
         sorted.sort_unstable();
-        let name = day.collection();
+        let name = day.collection_name();
         if sorted.len() < MIN_GROUP || !self.is_dense(&name, middle_sample(&sorted)).await? {
             return Ok(None);
         }
@@ -287,11 +287,11 @@ impl Mongo {
     /// have such a stack. This saves lookups: one that finds nothing costs as much as any other.
     /// ObjectIds sort after all text.
     async fn has_legacy(&self, day: Day, users: &[UserId]) -> Result<bool> {
-        if users.iter().all(|user| user.legacy().is_none()) {
+        if users.iter().all(|user| user.to_object_id().is_none()) {
             return Ok(false);
         }
         let filter = doc! {"_id": {"$gte": oid(Id::from_bytes([0; 12]))}};
-        Ok(!self.find(&day.collection(), filter).limit(1).ids().await?.is_empty())
+        Ok(!self.find(&day.collection_name(), filter).limit(1).ids().await?.is_empty())
     }
 
     /// Starts to read all stacks of the window.
@@ -310,7 +310,7 @@ impl Mongo {
         let filter = after_filter(after, form)?;
         let read = move |document: &RawDocument| read_stack(document, |_| Some(day));
         let chunks = self
-            .documents(day.collection(), filter, DOCUMENTS_PER_BATCH, read)
+            .documents(day.collection_name(), filter, DOCUMENTS_PER_BATCH, read)
             .map_ok(|chunk| chunk.into_iter().flatten().collect());
         // The task ends at the end of the data, at an error, or when the receiver is dropped.
         let (sender, receiver) = mpsc::channel(0);
@@ -337,7 +337,7 @@ fn branches(days: &[Day], user: &UserId) -> impl Iterator<Item = (String, Vec<Do
         let branch = move |id: Bson| {
             let select = doc! {"$match": {"_id": {"$eq": id}}};
             let add_day = doc! {"$set": {"day": index as i32}};
-            (day.collection(), vec![select, add_day])
+            (day.collection_name(), vec![select, add_day])
         };
         spellings(user).map(branch)
     })
@@ -345,7 +345,7 @@ fn branches(days: &[Day], user: &UserId) -> impl Iterator<Item = (String, Vec<Do
 
 /// Returns the possible spellings of a user's `_id`: as an ObjectId if it can be one, and as text.
 fn spellings(user: &UserId) -> impl Iterator<Item = Bson> + use<> {
-    let legacy = user.legacy().map(oid).into_iter();
+    let legacy = user.to_object_id().map(oid).into_iter();
     legacy.chain([Bson::String(user.to_string())])
 }
 

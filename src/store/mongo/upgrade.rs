@@ -21,7 +21,7 @@ use super::{
     RETRACTIONS, SUPPRESSIONS, USERS, WEBHOOK_RECEIPTS,
 };
 use crate::domain::Day;
-use crate::store::record::shown_id;
+use crate::store::record::format_id;
 use crate::store::{Error, Notes, Result, Schema};
 
 /// The schema that databases are upgraded to.
@@ -151,7 +151,7 @@ impl Mongo {
         Err(Error::Unsupported(format!(
             "{former} and {name} have different documents with the _id {}: a process of an earlier \
              version still uses the database; stop it, and delete one of the two",
-            shown_id(&differing)
+            format_id(&differing)
         )))
     }
 
@@ -164,10 +164,10 @@ impl Mongo {
     }
 
     /// Returns whether the database has no collections of tidings and no days of other writers.
-    pub async fn is_bare(&self) -> Result<bool> {
+    pub async fn is_unused(&self) -> Result<bool> {
         let listed = self.find_collections(doc! {}).await?;
         let ours = [USERS, FOLLOWS, OBJECTS, FANOUTS, DELIVERIES, SUPPRESSIONS];
-        let is_ours = |name: &str| ours.contains(&name) || Day::of_collection(name).is_some();
+        let is_ours = |name: &str| ours.contains(&name) || Day::from_collection(name).is_some();
         let mut names = listed.iter().filter_map(|listed| listed.get_str("name").ok());
         Ok(!names.any(is_ours))
     }

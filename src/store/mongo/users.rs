@@ -19,13 +19,13 @@ use super::{FOLLOWS, INBOXES, Mongo, USERS, oid, without_nulls};
 use crate::domain::audience::EARTH_RADIUS_KM;
 use crate::domain::user::Revision;
 use crate::domain::{
-    Address, Cadence, ChangeNotice, DueChoices, FollowKey, Id, Inbox, Point, User, UserId,
+    Address, Cadence, ChangeNotice, DueUserFilter, FollowKey, Id, Inbox, Point, User, UserId,
 };
 use crate::store::record::small::{Follow, InboxRecord};
 use crate::store::record::user::{StoredFields, UserRecord, user_with_defaults};
-use crate::store::record::values::As;
+use crate::store::record::values::StoredForm;
 use crate::store::record::{read_bson, write_bson};
-use crate::store::{Directory, FollowChange, PeopleFilter, Result, UserField};
+use crate::store::{Directory, FollowChange, Result, UserField, UserFilter};
 
 const FOLLOWS_PER_READ: usize = 1_000;
 
@@ -50,7 +50,7 @@ impl Directory for Mongo {
         let changed: Vec<&str> = ids.collect();
         if !changed.is_empty() {
             // After an error too, because some may have been written.
-            self.notify(ChangeNotice::people(changed)).await;
+            self.notify(ChangeNotice::users(changed)).await;
         }
         is_written
     }
@@ -68,7 +68,7 @@ impl Directory for Mongo {
         self.delete_matching(FOLLOWS, doc! {"_id.u": id.as_str()}).await?;
         self.delete_matching(INBOXES, user.clone()).await?;
         self.delete_matching(USERS, user).await?;
-        self.notify(ChangeNotice::people([id.as_str()])).await;
+        self.notify(ChangeNotice::users([id.as_str()])).await;
         self.forget_actor(id).await?;
         Ok(existed)
     }
@@ -90,9 +90,9 @@ impl Directory for Mongo {
         }
     }
 
-    async fn find_people(
+    async fn find_users(
         &self,
-        filter: &PeopleFilter<'_>,
+        filter: &UserFilter<'_>,
         after: Option<&UserId>,
         limit: usize,
     ) -> Result<Vec<UserId>> {
@@ -101,21 +101,21 @@ impl Directory for Mongo {
         let mut matching = match *filter {
             // Documents compare field by field, so the range has one key only. `{}` sorts after all
             // text.
-            PeopleFilter::Follow(key) => {
+            UserFilter::Follow(key) => {
                 let key = key.as_str();
                 doc! {"_id": {"$gt": {"k": key, "u": from}, "$lt": {"k": key, "u": {}}}}
             }
-            PeopleFilter::All => doc! {},
-            PeopleFilter::Near(point, km) => is_near(point, km),
-            PeopleFilter::Address(address) => {
+            UserFilter::All => doc! {},
+            UserFilter::Near(point, km) => is_near(point, km),
+            UserFilter::Address(address) => {
                 let spellings = address.spellings();
                 let spellings: Vec<&str> = spellings.iter().map(Address::reveal).collect();
                 collation = Some(any_case());
                 doc! {"email": {"$in": spellings}}
             }
-            PeopleFilter::Chose(choices) => has_choices(choices),
+            UserFilter::Choices(choices) => has_choices(choices),
         };
-        let is_follow = matches!(filter, PeopleFilter::Follow(_));
+        let is_follow = matches!(filter, UserFilter::Follow(_));
         let collection = if is_follow { FOLLOWS } else { USERS };
         if !is_follow {
             // Other programs may have written numbers, which are not user ids.
@@ -174,7 +174,7 @@ impl Directory for Mongo {
     async fn put_inboxes(&self, inboxes: &[(Inbox, Id)]) -> Result<Vec<bool>> {
         let replacement = |(inbox, revision): &(Inbox, Id)| {
             let mut record = InboxRecord::from_value(inbox);
-            record.revision = Some(As::from_value(revision));
+            record.revision = Some(StoredForm::from_value(revision));
             Replacement {
                 id: inbox.user.as_str().into(),
                 old_revision: inbox.revision.map(oid),
@@ -189,7 +189,7 @@ impl Directory for Mongo {
         let changed = inboxes.iter().enumerate().filter(|(index, _)| may_be_written(*index));
         let users: Vec<&str> = changed.map(|(_, (inbox, _))| inbox.user.as_str()).collect();
         if !users.is_empty() {
-            self.notify(ChangeNotice::people(users)).await;
+            self.notify(ChangeNotice::users(users)).await;
         }
         written
     }
@@ -226,7 +226,7 @@ fn read_user(raw: &RawDocument) -> Option<User> {
         Ok(user) => return Some(user),
         Err(error) => error,
     };
-    let (id, stored) = (raw.get_str("_id").ok()?, StoredFields::of_document(raw));
+    let (id, stored) = (raw.get_str("_id").ok()?, StoredFields::from_document(raw));
     Some(user_with_defaults(UserId::stored(id), &error, stored))
 }
 
@@ -244,7 +244,7 @@ fn is_near(point: Point, km: f64) -> Document {
 
 /// Selects users who made these choices. The server treats an absent field as null, so null selects
 /// users without a choice.
-fn has_choices(choices: &DueChoices) -> Document {
+fn has_choices(choices: &DueUserFilter) -> Document {
     let cadences = choices.cadences.iter().map(|cadence| cadence.map(Cadence::as_str));
     let weekday = |day: Weekday| day.to_string().to_lowercase();
     let weekdays = choices.weekdays.iter().map(|day| day.map(weekday));

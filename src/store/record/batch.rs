@@ -8,19 +8,19 @@ use chrono::DateTime;
 use compact_str::CompactString;
 use serde::{Deserialize, Serialize};
 
-use super::values::{As, Count, LeaseRecord, Oid, Oids, Text, Time};
+use super::values::{Count, LeaseRecord, StoredForm, StoredId, StoredIds, Text, Time};
 use super::{Record, in_field, require};
-use crate::domain::batch::{Accumulator, AccumulatorId, BatchEvents, BatchItem, Memory};
+use crate::domain::batch::{Accumulator, AccumulatorId, BatchEvents, BatchItem, FiledFanouts};
 use crate::domain::{Batch, BatchKey, BatchState, Id};
 
 record! {
     /// An event that a batch keeps.
-    ItemRecord of BatchItem { i: Oid, t: CompactString, o: CompactString; }
+    ItemRecord of BatchItem { i: StoredId, t: CompactString, o: CompactString; }
 }
 
 record! {
     /// The fan-outs of a filed batch, and when it was filed.
-    MemoryRecord of Memory { at: Time, joined: Oids; }
+    MemoryRecord of FiledFanouts { at: Time, joined: StoredIds; }
 }
 
 /// The events of a batch in JSON of older versions.
@@ -28,12 +28,12 @@ record! {
 pub(in crate::store) struct BatchContents {
     count: Count<u64>,
     items: Option<Vec<ItemRecord>>,
-    joined: Oids,
+    joined: StoredIds,
 }
 
 /// Converts a list; `None` if it is empty.
-fn unless_empty<T, A: As<T>>(list: &Vec<T>) -> Option<Vec<A>> {
-    (!list.is_empty()).then(|| As::from_value(list))
+fn unless_empty<T, A: StoredForm<T>>(list: &Vec<T>) -> Option<Vec<A>> {
+    (!list.is_empty()).then(|| StoredForm::from_value(list))
 }
 
 record! {
@@ -46,20 +46,20 @@ record! {
     }
     write(batch) {
         // Only filed batches have these three fields.
-        filed = "_id": Oid = None,
+        filed = "_id": StoredId = None,
         user: CompactString = None,
         key: Text<BatchKey> = None,
-        id: Oid = Some(Oid(batch.id)),
+        id: StoredId = Some(StoredId(batch.id)),
         state: BatchState = Some(batch.state),
         deferred: bool = batch.deferred.then_some(true),
-        count: Count<u64> = Some(Count(batch.contents.count)),
-        items: Vec<ItemRecord> = Some(As::from_value(&batch.contents.items)),
-        joined: Oids = Some(As::from_value(&batch.joined)),
+        count: Count<u64> = Some(Count(batch.events.count)),
+        items: Vec<ItemRecord> = Some(StoredForm::from_value(&batch.events.items)),
+        joined: StoredIds = Some(StoredForm::from_value(&batch.joined)),
         // Older versions wrote this to JSON, in place of `count`, `items` and `joined`.
         contents: BatchContents = None,
         // Older versions stored the first events of a leading batch here until they were emailed.
         lead: BatchContents = None,
-        led: Oids = (!batch.led.is_empty()).then(|| As::from_value(&batch.led)),
+        led: StoredIds = (!batch.lead_fanouts.is_empty()).then(|| StoredForm::from_value(&batch.lead_fanouts)),
         taken: Vec<ItemRecord> = unless_empty(&batch.removed),
     }
     read(record) {
@@ -69,8 +69,8 @@ record! {
         state: require("state", record.state)?,
         // Older writers omit it.
         deferred: record.deferred.unwrap_or(false),
-        led: record.led.map_or_else(Vec::new, |led| led.0),
-        contents: {
+        lead_fanouts: record.led.map_or_else(Vec::new, |led| led.0),
+        events: {
             let (mut count, mut items) = (require("count", record.count)?.0, Vec::new());
             if let Some(lead) = record.lead {
                 count += lead.count.0;
@@ -93,9 +93,9 @@ impl BatchRecord {
     /// Returns the record as a document with an `_id` of its own.
     pub(in crate::store) fn filed(batch: &Batch) -> Self {
         Self {
-            filed: Some(Oid(batch.id)),
-            user: Some(As::from_value(&batch.user)),
-            key: Some(As::from_value(&batch.key)),
+            filed: Some(StoredId(batch.id)),
+            user: Some(StoredForm::from_value(&batch.user)),
+            key: Some(StoredForm::from_value(&batch.key)),
             id: None,
             ..Self::from_value(batch)
         }
@@ -130,12 +130,12 @@ record! {
     }
     write(accumulator) {
         id = "_id": AccumulatorIdRecord = None,
-        stamp: Oid = None,
-        due: Time = accumulator.due().map(Time),
-        lease: LeaseRecord = As::from_value(&accumulator.lease),
-        open: BatchRecord = As::from_value(&accumulator.open),
+        stamp: StoredId = None,
+        due: Time = accumulator.next_due().map(Time),
+        lease: LeaseRecord = StoredForm::from_value(&accumulator.lease),
+        open: BatchRecord = StoredForm::from_value(&accumulator.open),
         ended: Vec<BatchRecord> = unless_empty(&accumulator.ended),
-        memories: Vec<MemoryRecord> = unless_empty(&accumulator.memories),
+        memories: Vec<MemoryRecord> = unless_empty(&accumulator.filed_fanouts),
     }
     read(record) {
         open: {
@@ -147,7 +147,7 @@ record! {
             let ended = record.ended.unwrap_or_default().into_iter();
             in_field("ended", ended.map(|batch| batch.into_batch_of(id)).collect::<Result<_, _>>())?
         },
-        memories: record.memories.unwrap_or_default().into_value()?,
+        filed_fanouts: record.memories.unwrap_or_default().into_value()?,
         lease: in_field("lease", record.lease.into_value())?,
         revision: record.stamp.into_value()?,
         id: require("_id", record.id)?.into_value()?,
@@ -161,20 +161,20 @@ record! {
 
 impl AccumulatorRecord {
     /// Returns the record as a document without its `_id`, with this revision.
-    pub(in crate::store) fn document(accumulator: &Accumulator, revision: Id) -> Self {
+    pub(in crate::store) fn for_document(accumulator: &Accumulator, revision: Id) -> Self {
         let record = Self::from_value(accumulator);
         // A free accumulator gets an expired lease, so one index range finds all free ones.
         let lease = record.lease.or(Some(LeaseRecord::until(DateTime::UNIX_EPOCH)));
-        Self { stamp: Some(Oid(revision)), lease, ..record }
+        Self { stamp: Some(StoredId(revision)), lease, ..record }
     }
 
     /// Returns the record for columns, with this revision.
     pub(in crate::store) fn for_row(accumulator: &Accumulator, revision: Id) -> Self {
         Self {
-            id: Some(As::from_value(&accumulator.id)),
-            stamp: Some(Oid(revision)),
-            ended: Some(As::from_value(&accumulator.ended)),
-            memories: Some(As::from_value(&accumulator.memories)),
+            id: Some(StoredForm::from_value(&accumulator.id)),
+            stamp: Some(StoredId(revision)),
+            ended: Some(StoredForm::from_value(&accumulator.ended)),
+            memories: Some(StoredForm::from_value(&accumulator.filed_fanouts)),
             ..Self::from_value(accumulator)
         }
     }

@@ -27,8 +27,8 @@ fn batch(led: Vec<Id>) -> Batch {
         last_event_at: at(2),
         closes_at: at(3),
         deferred: true,
-        led,
-        contents: BatchEvents { count: 7, items: vec![item.clone()] },
+        lead_fanouts: led,
+        events: BatchEvents { count: 7, items: vec![item.clone()] },
         policy: "p".into(),
         joined: vec![id(1), id(2)],
         removed: vec![item],
@@ -57,7 +57,7 @@ fn full_accumulator() -> Accumulator {
     Accumulator {
         open: Some(open),
         ended: vec![ended],
-        memories: vec![Memory { at: DateTime::UNIX_EPOCH, joined: vec![id(5)] }],
+        filed_fanouts: vec![FiledFanouts { at: DateTime::UNIX_EPOCH, joined: vec![id(5)] }],
         queue_position: Some(DateTime::UNIX_EPOCH),
         lease: Some(Lease { owner: "me".into(), until: DateTime::UNIX_EPOCH }),
         revision: Some(id(4)),
@@ -67,7 +67,7 @@ fn full_accumulator() -> Accumulator {
 
 /// Returns the document with its `_id`, which an upsert takes from its query.
 fn document_of(accumulator: &Accumulator) -> Document {
-    let document = AccumulatorRecord::document(accumulator, id(4));
+    let document = AccumulatorRecord::for_document(accumulator, id(4));
     let mut document = Document::try_from(write_bson("testing", &document).unwrap()).unwrap();
     document.insert("_id", doc! {"u": "$ne", "k": "type:T"});
     document
@@ -237,7 +237,7 @@ fn a_lead_that_an_older_version_did_not_email_is_emailed_with_the_rest() {
         json["lead"] = json!({"count": 2, "items": items, "joined": id(2).to_string()});
         let record: BatchRecord = serde_json::from_value(json.clone()).unwrap();
         let read = record.value().unwrap();
-        assert_eq!((read.contents.count, read.contents.items.len()), (9, item_count));
-        assert_eq!((&read.joined, &read.led), (&batch.joined, &Vec::new()));
+        assert_eq!((read.events.count, read.events.items.len()), (9, item_count));
+        assert_eq!((&read.joined, &read.lead_fanouts), (&batch.joined, &Vec::new()));
     }
 }

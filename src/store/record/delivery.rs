@@ -6,25 +6,27 @@
 use chrono::DateTime;
 use compact_str::CompactString;
 
-use super::values::{As, Count, LeaseRecord, Oid, Text, Time, forms};
+use super::values::{Count, LeaseRecord, StoredForm, StoredId, Text, Time, forms};
 use super::{in_field, require};
 use crate::domain::delivery::{DeliveryAttempts, DeliveryOutcome};
-use crate::domain::{Cadence, Delivery, DeliveryState, Feedback, Occasion, ReportKind, StackId};
+use crate::domain::{
+    Cadence, Delivery, DeliverySource, DeliveryState, Feedback, ReportKind, StackId,
+};
 
 record! {
     /// See [`Delivery`].
     DeliveryRecord of Delivery as "delivery" {
         id = "_id": String, user: CompactString, state: DeliveryState,
-        watermarks = "covers": Vec<WatermarkRecord>, marker: Oid, created: Time;
+        watermarks = "covers": Vec<WatermarkRecord>, marker: StoredId, created: Time;
     }
     write(delivery) {
         tag: String = Some(delivery.id.tag().to_string()),
-        cadence: Cadence = delivery.occasion.digest().map(|(cadence, _)| cadence),
-        period: String = delivery.occasion.digest().map(|(_, period)| period.to_owned()),
-        batch: Oid = delivery.occasion.batch().map(Oid),
-        turn: Time = match &delivery.occasion {
-            Occasion::Digest(..) => None,
-            Occasion::Batch(_, queue_position) => Some(Time(*queue_position)),
+        cadence: Cadence = delivery.source.digest().map(|(cadence, _)| cadence),
+        period: String = delivery.source.digest().map(|(_, period)| period.to_owned()),
+        batch: StoredId = delivery.source.batch().map(StoredId),
+        turn: Time = match &delivery.source {
+            DeliverySource::Digest(..) => None,
+            DeliverySource::Batch(_, queue_position) => Some(Time(*queue_position)),
         },
         slot: String = None,
         open: bool = None,
@@ -34,15 +36,15 @@ record! {
         },
     }
     read(record) {
-        occasion: match record.batch {
-            Some(batch) => Occasion::Batch(batch.0, require("turn", record.turn)?.0),
+        source: match record.batch {
+            Some(batch) => DeliverySource::Batch(batch.0, require("turn", record.turn)?.0),
             None => {
                 let cadence = require("cadence", record.cadence)?;
-                Occasion::Digest(cadence, require("period", record.period)?)
+                DeliverySource::Digest(cadence, require("period", record.period)?)
             },
         },
         open: record.open.unwrap_or(record.slot.is_some()),
-        lease: in_field("lease", As::into_value(record.lease))?,
+        lease: in_field("lease", StoredForm::into_value(record.lease))?,
     }
     part attempts: DeliveryAttempts {
         made as attempts: Count<u32>, failed as refusals: Count<u32>,
@@ -61,7 +63,7 @@ record! {
 
 impl DeliveryRecord {
     /// Returns the record for MongoDB, where only an open row has a slot and a lease.
-    pub(in crate::store) fn document(delivery: &Delivery) -> Self {
+    pub(in crate::store) fn for_document(delivery: &Delivery) -> Self {
         let record = Self::from_value(delivery);
         let lease = record.lease.unwrap_or_else(|| LeaseRecord::until(DateTime::UNIX_EPOCH));
         Self {

@@ -7,7 +7,7 @@ use crate::domain::{Day, DeliveryId, Id, IdForm, Lease, UserId};
 use crate::store::record::{Record, read_bson, write_bson};
 
 fn record_of(row: &Delivery) -> Document {
-    let document = write_bson("testing", &DeliveryRecord::document(row)).unwrap();
+    let document = write_bson("testing", &DeliveryRecord::for_document(row)).unwrap();
     Document::try_from(document).unwrap()
 }
 
@@ -16,11 +16,11 @@ fn row() -> Delivery {
     let (user, day) = (UserId::stored("a.b"), Day::of(created));
     let period = created.date_naive().to_string();
     let id = DeliveryId::digest(&user, Cadence::Daily, &period);
-    let occasion = Occasion::Digest(Cadence::Daily, period);
+    let occasion = DeliverySource::Digest(Cadence::Daily, period);
     Delivery {
         watermarks: vec![
             (StackId { day, form: IdForm::ObjectId }, 3),
-            (StackId::of(day), u32::MAX),
+            (StackId::for_day(day), u32::MAX),
         ],
         lease: Some(Lease { owner: "me".into(), until: created }),
         ..Delivery::new(id, user, occasion, Id::from_bytes([1; 12]), created)
@@ -54,9 +54,9 @@ fn a_delivery_round_trips() {
     let closed = Delivery { open: false, lease: None, ..settled.clone() };
     let free = Delivery { lease: None, ..row() };
     let of_batch =
-        Delivery { occasion: Occasion::Batch(Id::from_bytes([7; 12]), row().created), ..row() };
+        Delivery { source: DeliverySource::Batch(Id::from_bytes([7; 12]), row().created), ..row() };
     for row in [row(), free, deferred, settled, closed, of_batch] {
-        let document = write_bson("testing", &DeliveryRecord::document(&row)).unwrap();
+        let document = write_bson("testing", &DeliveryRecord::for_document(&row)).unwrap();
         assert_eq!(read_bson::<DeliveryRecord>(&document).unwrap(), row);
         let json = serde_json::to_value(DeliveryRecord::for_row(&row)).unwrap();
         let record: DeliveryRecord = serde_json::from_value(json).unwrap();

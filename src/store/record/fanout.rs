@@ -5,37 +5,37 @@
 
 use compact_str::CompactString;
 
-use super::values::{As, Count, LeaseRecord, Oid, StoredPoint, Time};
+use super::values::{Count, LeaseRecord, StoredForm, StoredId, StoredPoint, Time};
 use super::{in_field, require};
 use crate::domain::details::Actor;
 use crate::domain::{
-    Audience, ChosenKey, Day, Details, FanOutCounts, FanOutProgress, Fanout, FanoutState, Json,
+    Audience, ChosenKey, Day, Details, Fanout, FanoutCounts, FanoutProgress, FanoutState, Json,
     Selector, UserId,
 };
 
 record! {
     /// See [`Fanout`]. Contains the audience only if [`FanoutRecord::with_audience`] created it.
     FanoutRecord of Fanout as "fan-out" {
-        id = "_id": Oid, key: String, kind = "type": CompactString, objects: Vec<CompactString>,
+        id = "_id": StoredId, key: String, kind = "type": CompactString, objects: Vec<CompactString>,
         day: Day, at: Time, state: FanoutState;
         batch_key: String, details: DetailsRecord, lease: LeaseRecord
     }
     write(fanout) {
         audience: AudienceRecord = None,
         except: Vec<CompactString> = None,
-        counts: CountsRecord = Some(As::from_value(&fanout.progress.counts)),
-        cursor: CompactString = As::from_value(&fanout.progress.cursor),
+        counts: CountsRecord = Some(StoredForm::from_value(&fanout.progress.counts)),
+        cursor: CompactString = StoredForm::from_value(&fanout.progress.cursor),
     }
     read(record) {
         audience: Audience {
             to: in_field("audience", require("audience", record.audience)?.selector(record.state))?,
             except: record.except.unwrap_or_default().into_value()?,
         },
-        progress: FanOutProgress {
+        progress: FanoutProgress {
             cursor: record.cursor.into_value()?,
             counts: match record.counts {
                 Some(counts) => counts.into_value()?,
-                None => FanOutCounts::default(),
+                None => FanoutCounts::default(),
             },
             done: record.state == FanoutState::Done,
         },
@@ -51,7 +51,7 @@ record! {
     }
     write(details) {
         data: String = (!details.data.is_null()).then(|| details.data.text().to_owned()),
-        keys: Vec<CompactString> = (!details.keys.is_empty()).then(|| As::from_value(&details.keys)),
+        keys: Vec<CompactString> = (!details.keys.is_empty()).then(|| StoredForm::from_value(&details.keys)),
     }
     read(record) {
         data: match &record.data {
@@ -70,7 +70,7 @@ record! {
 }
 
 record! {
-    CountsRecord of FanOutCounts {
+    CountsRecord of FanoutCounts {
         people: Option<Count<u64>>, pushed: Option<Count<u64>>, capped: Option<Count<u64>>;
     }
 }
@@ -90,7 +90,7 @@ pub(in crate::store) enum AudienceRecord {
     },
 }
 
-impl As<ChosenKey> for String {
+impl StoredForm<ChosenKey> for String {
     fn from_value(key: &ChosenKey) -> Self {
         key.as_str().to_owned()
     }
@@ -104,15 +104,17 @@ impl FanoutRecord {
     /// Returns the record with its audience.
     pub(in crate::store) fn with_audience(fanout: &Fanout) -> Self {
         let audience = match &fanout.audience.to {
-            Selector::Users(users) => AudienceRecord::Users(As::from_value(users)),
-            Selector::FollowersOf(keys) => AudienceRecord::FollowersOf(As::from_value(keys)),
+            Selector::Users(users) => AudienceRecord::Users(StoredForm::from_value(users)),
+            Selector::FollowersOf(keys) => {
+                AudienceRecord::FollowersOf(StoredForm::from_value(keys))
+            }
             Selector::Near { point, km } => {
                 AudienceRecord::Near { point: StoredPoint(*point), km: *km }
             }
         };
         Self {
             audience: Some(audience),
-            except: Some(As::from_value(&fanout.audience.except)),
+            except: Some(StoredForm::from_value(&fanout.audience.except)),
             ..Self::from_value(fanout)
         }
     }

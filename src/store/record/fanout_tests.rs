@@ -33,10 +33,10 @@ fn a_fan_out_round_trips() {
         assert!(!document.contains_key("batch_key"));
         let new = Fanout { batch_key: "$a.b".parse().ok(), ..new };
         assert_eq!(round_trip(&new), new);
-        let counts = FanOutCounts { people: 3, pushed: u64::from(u32::MAX) + 1, capped: 1 };
+        let counts = FanoutCounts { people: 3, pushed: u64::from(u32::MAX) + 1, capped: 1 };
         let owner = "me".to_owned();
         let leased_fanout = Fanout {
-            progress: FanOutProgress { cursor: Some(user.clone()), counts, done: true },
+            progress: FanoutProgress { cursor: Some(user.clone()), counts, done: true },
             state: FanoutState::Done,
             lease: Some(Lease { owner, until: at }),
             ..new
@@ -51,9 +51,9 @@ fn leased_fanout(audience: Audience) -> Fanout {
     let objects = vec![ObjectId::stored("1"), ObjectId::stored("0")];
     let key = Some("k1".to_owned());
     let new = Fanout::new(Id::at(at, [1; 8]), key, EventType::stored("T"), objects, audience);
-    let counts = FanOutCounts { people: 3, pushed: 2, capped: 1 };
+    let counts = FanoutCounts { people: 3, pushed: 2, capped: 1 };
     Fanout {
-        progress: FanOutProgress { cursor: Some(UserId::stored("b")), counts, done: false },
+        progress: FanoutProgress { cursor: Some(UserId::stored("b")), counts, done: false },
         lease: Some(Lease { owner: "me".into(), until: at }),
         batch_key: "$a.b".parse().ok(),
         ..new.unwrap()
@@ -122,7 +122,7 @@ fn users_beyond_the_limit_are_omitted_once_the_fan_out_is_done() {
         let fanout = Fanout { state, ..leased_fanout(users(length).into()) };
         let line = serde_json::to_value(FanoutRecord::with_audience(&fanout)).unwrap();
         let record: FanoutRecord = serde_json::from_value(line).unwrap();
-        record.value().unwrap().audience.named().len()
+        record.value().unwrap().audience.named_users().len()
     };
 
     assert_eq!(read(100, FanoutState::Done), 100_000);

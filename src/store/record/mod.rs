@@ -54,13 +54,13 @@ macro_rules! record {
             )*)*
         }
 
-        impl As<$value> for $name {
+        impl StoredForm<$value> for $name {
             fn from_value($from: &$value) -> Self {
                 Self {
-                    $($field: As::from_value(&$from.$field),)*
-                    $($optional: As::from_value(&$from.$optional),)*
+                    $($field: StoredForm::from_value(&$from.$field),)*
+                    $($optional: StoredForm::from_value(&$from.$optional),)*
                     $($written: $write,)*
-                    $($($stored: As::from_value(&$from.$part.$in_part),)*)*
+                    $($($stored: StoredForm::from_value(&$from.$part.$in_part),)*)*
                 }
             }
 
@@ -69,16 +69,16 @@ macro_rules! record {
                 Ok($value {
                     $($part: $Part {
                         $($part_computed: $part_compute,)?
-                        $($in_part: in_field(stringify!($stored), As::into_value($record.$stored))?,)*
+                        $($in_part: in_field(stringify!($stored), StoredForm::into_value($record.$stored))?,)*
                     },)*
                     $($computed: $compute,)*
                     $($field: in_field(
                         [$($key,)? stringify!($field)][0],
-                        As::into_value($record.$field),
+                        StoredForm::into_value($record.$field),
                     )?,)*
                     $($optional: in_field(
                         [$($optional_key,)? stringify!($optional)][0],
-                        As::into_value($record.$optional),
+                        StoredForm::into_value($record.$optional),
                     )?,)*
                 })
             }
@@ -162,8 +162,11 @@ fn value_of<R: Record>(record: R, what: impl Fn() -> String) -> Result<R::Value>
 }
 
 /// Deserializes a document.
-pub(super) fn read_fields<T: DeserializeOwned>(what: &str, raw: &RawDocument) -> Result<T> {
-    let what = || format!("{what} {}", shown_id(raw));
+pub(super) fn deserialize_document<T: DeserializeOwned>(
+    what: &str,
+    raw: &RawDocument,
+) -> Result<T> {
+    let what = || format!("{what} {}", format_id(raw));
     let corrupt = |error| Error::corrupt(what(), error);
     let from = RawDeserializer::new(raw.as_bytes()).map_err(corrupt)?;
     deserialize(from, what, |error| error.message.clone().unwrap_or_else(|| error.to_string()))
@@ -180,12 +183,12 @@ pub(super) fn read_json<'de, R: Record>(
 
 /// Reads a document as a domain value.
 pub(super) fn read_bson<R: Record>(raw: &RawDocument) -> Result<R::Value> {
-    let record: R = read_fields(R::WHAT, raw)?;
-    value_of(record, || format!("{} {}", R::WHAT, shown_id(raw)))
+    let record: R = deserialize_document(R::WHAT, raw)?;
+    value_of(record, || format!("{} {}", R::WHAT, format_id(raw)))
 }
 
 /// Formats the `_id` of a document of any writer. Masks addresses (P8).
-pub(super) fn shown_id(raw: &RawDocument) -> String {
+pub(super) fn format_id(raw: &RawDocument) -> String {
     match raw.get("_id").ok().flatten() {
         Some(RawBsonRef::ObjectId(id)) => id.to_string(),
         Some(RawBsonRef::String(text)) => format_text_id(text),

@@ -10,10 +10,12 @@ use std::collections::BTreeMap;
 use compact_str::CompactString;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::values::{As, Oid, StoredPoint, Time, read_typed};
+use super::values::{StoredForm, StoredId, StoredPoint, Time, read_typed};
 use super::{Record, in_field};
 use crate::domain::feed_marks::{EntrySet, StackMarks};
-use crate::domain::{Address, Inbox, Json, Object, Reason, Retraction, StackId, Suppression};
+use crate::domain::{
+    Address, Inbox, Json, Object, Retraction, StackId, Suppression, SuppressionReason,
+};
 
 record! {
     /// See [`Object`]. MongoDB stores `data` as a document where it can.
@@ -31,7 +33,7 @@ record! {
 
 record! {
     /// See [`Retraction`]. On MongoDB, `_id` holds `t` and `o`.
-    RetractionRecord of Retraction as "retraction" { t: CompactString, o: CompactString, at: Oid; }
+    RetractionRecord of Retraction as "retraction" { t: CompactString, o: CompactString, at: StoredId; }
 }
 
 /// Declares records that are their own values.
@@ -82,7 +84,7 @@ pub(in crate::store) struct SoftBounceId {
 record! {
     /// See [`Suppression`].
     SuppressionRecord of Suppression as "suppression" {
-        address = "_id": String, reason: Reason, at: Time, source: String;
+        address = "_id": String, reason: SuppressionReason, at: Time, source: String;
         detail: String, lifted: Time
     }
 }
@@ -95,7 +97,7 @@ impl SuppressionRecord {
 }
 
 /// The stored form of an address is the folded one.
-impl As<Address> for String {
+impl StoredForm<Address> for String {
     fn from_value(address: &Address) -> Self {
         address.folded().reveal().to_owned()
     }
@@ -109,12 +111,12 @@ record! {
     /// See [`Inbox`].
     InboxRecord of Inbox as "inbox" {
         user = "_id": CompactString, changed: Time;
-        revision = "stamp": Oid
+        revision = "stamp": StoredId
     }
     write(inbox) {
         days: BTreeMap<String, MarksRecord> = {
             let stacks = inbox.stacks.iter();
-            Some(stacks.map(|(stack, marks)| (stack.to_string(), As::from_value(marks))).collect())
+            Some(stacks.map(|(stack, marks)| (stack.to_string(), StoredForm::from_value(marks))).collect())
         },
     }
     read(record) {
@@ -137,7 +139,7 @@ record! {
 /// A set of entries. An empty one is not stored.
 pub(in crate::store) struct Bits(Vec<u8>);
 
-impl As<EntrySet> for Option<Bits> {
+impl StoredForm<EntrySet> for Option<Bits> {
     fn from_value(entries: &EntrySet) -> Self {
         let bytes = entries.bytes();
         (!bytes.is_empty()).then(|| Bits(bytes.to_vec()))

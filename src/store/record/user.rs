@@ -17,29 +17,32 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use serde_path_to_error::{Path, Segment};
 
-use super::values::{As, DayOfWeek, Hour, StoredPoint, Time, read_date, read_typed};
+use super::values::{DayOfWeek, Hour, StoredForm, StoredPoint, Time, read_date, read_typed};
 use super::{Record, in_field, require, truncate_reason};
 use crate::domain::mutes_and_quiet_hours::Title;
-use crate::domain::user::{DigestPreference, Revision, TypePreference, UnreadableField, window};
+use crate::domain::user::{
+    DigestPreference, Revision, TypePreference, UnreadableField, parse_window,
+};
 use crate::domain::{
-    Address, Cadence, EventType, Mute, Mutes, Quiet, Route, Start, Subject, User, UserId, durations,
+    Address, Cadence, EventType, Mute, Mutes, QuietHours, RecordStart, Route, Subject, User,
+    UserId, durations,
 };
 use crate::store::Error;
-use crate::store::extjson::{self, Canonical};
+use crate::store::extjson::{self, CanonicalJson};
 
 record! {
     /// See [`User`].
     UserRecord of User as "user" {
         id = "_id": CompactString, confirmed: Option<bool>;
         name: String, tz: Tz, locale: String, brand: CompactString, loc: StoredPoint,
-        unsubscribed: Time, quiet: Quiet, start: Start
+        unsubscribed: Time, quiet: QuietHours, start: RecordStart
     }
     write(user) {
         email: Email = user.email.clone().map(|email| Email(Some(email))),
-        digest: DigestRecord = Some(As::from_value(&user.digest)),
-        types: NamedList<TypeRecord> = Some(As::from_value(&user.types)),
+        digest: DigestRecord = Some(StoredForm::from_value(&user.digest)),
+        types: NamedList<TypeRecord> = Some(StoredForm::from_value(&user.types)),
         mutes: NamedList<MuteRecord> =
-            (!user.mutes.is_empty()).then(|| As::from_value(&user.mutes)),
+            (!user.mutes.is_empty()).then(|| StoredForm::from_value(&user.mutes)),
         suppressed: SuppressedSince = user.suppressed.map(|at| SuppressedSince(Some(Time(at)))),
         // Each store sets it.
         rev: i64 = None,
@@ -50,8 +53,8 @@ record! {
             Some(digest) => in_field("digest", digest.into_value())?,
             None => DigestPreference::default(),
         },
-        types: As::into_value(record.types)?.unwrap_or_default(),
-        mutes: As::into_value(record.mutes)?.unwrap_or_default(),
+        types: StoredForm::into_value(record.types)?.unwrap_or_default(),
+        mutes: StoredForm::into_value(record.mutes)?.unwrap_or_default(),
         suppressed: record.suppressed.and_then(|since| Some(since.0?.0)),
         unreadable: Vec::new(),
         revision: Revision(record.rev.unwrap_or_default() as u64),
@@ -121,14 +124,14 @@ struct WindowText(TimeDelta);
 
 impl Serialize for WindowText {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        durations::show_duration(self.0).serialize(to)
+        durations::format_duration(self.0).serialize(to)
     }
 }
 
 impl<'de> Deserialize<'de> for WindowText {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = CompactString::deserialize(from)?;
-        window(&text).map(Self).map_err(D::Error::custom)
+        parse_window(&text).map(Self).map_err(D::Error::custom)
     }
 }
 
@@ -140,7 +143,7 @@ impl NamedElement for TypeRecord {
     }
 }
 
-impl As<BTreeMap<EventType, TypePreference>> for NamedList<TypeRecord> {
+impl StoredForm<BTreeMap<EventType, TypePreference>> for NamedList<TypeRecord> {
     fn from_value(types: &BTreeMap<EventType, TypePreference>) -> Self {
         let to_record = |(kind, preference): (&EventType, &TypePreference)| TypeRecord {
             route: preference.route,
@@ -185,7 +188,7 @@ impl NamedElement for MuteRecord {
     }
 }
 
-impl As<Mutes> for NamedList<MuteRecord> {
+impl StoredForm<Mutes> for NamedList<MuteRecord> {
     fn from_value(mutes: &Mutes) -> Self {
         let to_record = |(subject, mute): (&Subject, &Mute)| MuteRecord {
             at: Time(mute.at),
@@ -193,7 +196,7 @@ impl As<Mutes> for NamedList<MuteRecord> {
             title: mute.title.as_ref().map(|title| title.as_str().to_owned()),
             s: Some(subject.as_str().into()),
         };
-        Self(mutes.all().map(to_record).collect())
+        Self(mutes.iter().map(to_record).collect())
     }
 
     fn into_value(self) -> Result<Mutes, String> {
@@ -254,7 +257,7 @@ impl<'de, V: NamedElement> Visitor<'de> for NamedListVisitor<V> {
     }
 }
 
-/// A start in the year 2106. See [`crate::domain::user_id_reuse::Start`].
+/// A start in the year 2106. See [`crate::domain::user_id_reuse::RecordStart`].
 const HIDES_ALL: &str = "0 ffffffffffffffffffffffff 0 0";
 /// Fields whose parts are replaced one at a time.
 const FIELDS_WITH_PARTS: [&str; 3] = ["digest", "types", "mutes"];
@@ -283,20 +286,20 @@ pub(in crate::store) fn user_with_defaults(
     tracing::warn!(%error, "a user's record has fields that this version cannot read");
     stored.and_then(StoredFields::into_user).unwrap_or_else(|| User {
         start: HIDES_ALL.parse().ok(),
-        unreadable: vec![UnreadableField::record(error)],
+        unreadable: vec![UnreadableField::for_whole_record(error)],
         ..User::new(id)
     })
 }
 
 impl StoredFields {
     /// Returns the fields of a document; `None` if it is not valid BSON.
-    pub(in crate::store) fn of_document(raw: &RawDocument) -> Option<Self> {
+    pub(in crate::store) fn from_document(raw: &RawDocument) -> Option<Self> {
         let (mut fields, mut broken) = (Map::new(), Vec::new());
         for element in raw.iter_elements() {
             let element = element.ok()?;
             let field = element.key().as_str().to_owned();
             let to_json =
-                |value| serde_json::to_value(Canonical(value)).map_err(|why| why.to_string());
+                |value| serde_json::to_value(CanonicalJson(value)).map_err(|why| why.to_string());
             match element.value().map_err(|why| why.to_string()).and_then(to_json) {
                 Ok(value) => drop(fields.insert(field, value)),
                 Err(why) => broken.push((field, why)),

@@ -164,7 +164,7 @@ fn unreadable_fields_get_defaults_and_all_are_reported() {
     };
     let raw = RawDocumentBuf::try_from(&document).unwrap();
 
-    let user = StoredFields::of_document(&raw).unwrap().into_user().unwrap();
+    let user = StoredFields::from_document(&raw).unwrap().into_user().unwrap();
 
     let mut fields: Vec<&str> = user.unreadable.iter().map(|field| field.field.as_str()).collect();
     fields.sort_unstable();
@@ -187,7 +187,7 @@ fn unreadable_fields_get_defaults_and_all_are_reported() {
 fn a_record_without_a_readable_id_stays_unreadable() {
     let raw = RawDocumentBuf::try_from(&doc! {"_id": 7, "tz": "Mars/Base"}).unwrap();
 
-    let user = StoredFields::of_document(&raw).unwrap().into_user();
+    let user = StoredFields::from_document(&raw).unwrap().into_user();
 
     assert!(user.is_none());
 }

@@ -17,8 +17,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::require;
 use crate::domain::{
     BatchKey, BatchState, BrandName, Cadence, Day, DeliveryId, DeliveryState, EventType,
-    FanoutState, FollowKey, Id, Lease, ObjectId, ObjectKey, Point, Quiet, Reason, ReportKind,
-    Route, Start, UserId,
+    FanoutState, FollowKey, Id, Lease, ObjectId, ObjectKey, Point, QuietHours, RecordStart,
+    ReportKind, Route, SuppressionReason, UserId,
 };
 
 /// Deserializes a value of one BSON type.
@@ -50,9 +50,9 @@ macro_rules! two_forms {
 two_forms! {
     Time: |time| time.0.timestamp_millis(),
         |time| bson::DateTime::from_millis(time.0.timestamp_millis());
-    Oid: |id| id.0, |id| oid::ObjectId::from_bytes(id.0.bytes());
-    Oids: |ids| hex::encode(ids.0.iter().flat_map(|id| id.bytes()).collect::<Vec<u8>>()),
-        |ids| ids.0.iter().copied().map(Oid).collect::<Vec<Oid>>();
+    StoredId: |id| id.0, |id| oid::ObjectId::from_bytes(id.0.bytes());
+    StoredIds: |ids| hex::encode(ids.0.iter().flat_map(|id| id.bytes()).collect::<Vec<u8>>()),
+        |ids| ids.0.iter().copied().map(StoredId).collect::<Vec<StoredId>>();
     DayOfWeek: |day| day.0.to_string(), |day| day.0.to_string().to_lowercase();
     StoredPoint: |point| Degrees { lng: point.0.lng(), lat: point.0.lat() },
         |point| doc! {"type": "Point", "coordinates": [point.0.lng(), point.0.lat()]};
@@ -75,9 +75,9 @@ impl<'de> Deserialize<'de> for Time {
 
 /// An [`Id`].
 #[derive(Debug, Clone, Copy)]
-pub(in crate::store) struct Oid(pub Id);
+pub(in crate::store) struct StoredId(pub Id);
 
-impl<'de> Deserialize<'de> for Oid {
+impl<'de> Deserialize<'de> for StoredId {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         if from.is_human_readable() {
             return Id::deserialize(from).map(Self);
@@ -90,16 +90,16 @@ impl<'de> Deserialize<'de> for Oid {
 /// thousands and is rewritten with every change. Older versions stored a list of strings, which is
 /// also read.
 #[derive(Debug, Clone)]
-pub(in crate::store) struct Oids(pub Vec<Id>);
+pub(in crate::store) struct StoredIds(pub Vec<Id>);
 
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum OidsInJson {
     Digits(String),
-    List(Vec<Oid>),
+    List(Vec<StoredId>),
 }
 
-impl<'de> Deserialize<'de> for Oids {
+impl<'de> Deserialize<'de> for StoredIds {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let stored = if from.is_human_readable() {
             OidsInJson::deserialize(from)?
@@ -118,7 +118,7 @@ impl<'de> Deserialize<'de> for Oids {
     }
 }
 
-impl As<Vec<Id>> for Oids {
+impl StoredForm<Vec<Id>> for StoredIds {
     fn from_value(ids: &Vec<Id>) -> Self {
         Self(ids.clone())
     }
@@ -192,13 +192,13 @@ impl<'de> Deserialize<'de> for StoredPoint {
             let Degrees { lng, lat } = Degrees::deserialize(from)?;
             return Point::new(lng, lat).map(Self).map_err(D::Error::custom);
         }
-        let point = place(&Bson::deserialize(from)?).map(Self);
+        let point = parse_point(&Bson::deserialize(from)?).map(Self);
         point.ok_or_else(|| D::Error::custom("it is not a GeoJSON point"))
     }
 }
 
 /// Parses a GeoJSON point or a bare `[longitude, latitude]`.
-pub(in crate::store) fn place(value: &Bson) -> Option<Point> {
+pub(in crate::store) fn parse_point(value: &Bson) -> Option<Point> {
     let pair = match value {
         Bson::Array(pair) => pair,
         Bson::Document(point) => point.get_array("coordinates").ok()?,
@@ -232,7 +232,7 @@ impl LeaseRecord {
 }
 
 /// A stored form of values of type `T`.
-pub(in crate::store) trait As<T>: Sized {
+pub(in crate::store) trait StoredForm<T>: Sized {
     fn from_value(value: &T) -> Self;
 
     /// Converts back to the value. The error names the invalid field and the defect.
@@ -244,7 +244,7 @@ pub(in crate::store) trait As<T>: Sized {
     }
 }
 
-impl<T, A: As<T>> As<Option<T>> for Option<A> {
+impl<T, A: StoredForm<T>> StoredForm<Option<T>> for Option<A> {
     fn from_value(value: &Option<T>) -> Self {
         value.as_ref().map(A::from_value)
     }
@@ -254,7 +254,7 @@ impl<T, A: As<T>> As<Option<T>> for Option<A> {
     }
 }
 
-impl<T, A: As<T>> As<Vec<T>> for Vec<A> {
+impl<T, A: StoredForm<T>> StoredForm<Vec<T>> for Vec<A> {
     fn from_value(values: &Vec<T>) -> Self {
         values.iter().map(A::from_value).collect()
     }
@@ -264,7 +264,7 @@ impl<T, A: As<T>> As<Vec<T>> for Vec<A> {
     }
 }
 
-impl As<Lease> for LeaseRecord {
+impl StoredForm<Lease> for LeaseRecord {
     fn from_value(lease: &Lease) -> Self {
         Self { owner: Some(lease.owner.clone()), ..Self::until(lease.until) }
     }
@@ -278,10 +278,10 @@ impl As<Lease> for LeaseRecord {
     }
 }
 
-/// Implements `As` for each form, by a function that writes it and a function that reads it.
+/// Implements `StoredForm` for each form, by a function that writes it and a function that reads it.
 macro_rules! forms {
     ($($value:ty as $form:ty: $write:expr, $read:expr;)*) => {$(
-        impl As<$value> for $form {
+        impl StoredForm<$value> for $form {
             fn from_value(value: &$value) -> Self {
                 let write: fn(&$value) -> Self = $write;
                 write(value)
@@ -297,7 +297,7 @@ macro_rules! forms {
 
 forms! {
     DateTime<Utc> as Time: |time| Time(*time), |time| time.0;
-    Id as Oid: |id| Oid(*id), |id| id.0;
+    Id as StoredId: |id| StoredId(*id), |id| id.0;
     Point as StoredPoint: |point| StoredPoint(*point), |point| point.0;
     u8 as Hour: |hour| Hour(*hour), |hour| hour.0;
     Weekday as DayOfWeek: |day| DayOfWeek(*day), |day| day.0;
@@ -319,14 +319,14 @@ forms! {
 
 pub(super) use forms;
 
-/// Implements `As` for types that are their own stored form.
+/// Implements `StoredForm` for types that are their own stored form.
 macro_rules! stored_as_is {
     ($($value:ty),*) => { forms! { $($value as $value: |value| *value, |value| value;)* } };
 }
 
 stored_as_is! {
-    Cadence, DeliveryState, FanoutState, BatchState, ReportKind, Reason, Route, Day, Tz,
-    Quiet, Start
+    Cadence, DeliveryState, FanoutState, BatchState, ReportKind, SuppressionReason, Route, Day, Tz,
+    QuietHours, RecordStart
 }
 
 /// Returns the time of a BSON date.

@@ -10,11 +10,11 @@ use rusqlite::{Transaction, params_from_iter};
 
 use super::Sqlite;
 use super::rows::{RowTable, Statements as _, json_list, millis};
-use crate::domain::batch::{Accumulator, AccumulatorId, Addition};
-use crate::domain::coordination::LONGEST_LEASE;
+use crate::domain::batch::{Accumulator, AccumulatorId, BatchAppend};
+use crate::domain::coordination::MAX_LEASE;
 use crate::domain::{Batch, BatchState, Id, ObjectId};
 use crate::store::record::batch::{AccumulatorRecord, BatchRecord};
-use crate::store::types::page;
+use crate::store::types::newest_page;
 use crate::store::{AccumulatorFilter, BatchFilter, Batches, Result};
 
 pub(super) const ACCUMULATORS: RowTable = RowTable {
@@ -43,7 +43,7 @@ impl Batches for Sqlite {
     async fn add_to_open(
         &self,
         _accumulators: &[(AccumulatorId, usize)],
-        _additions: &[Addition],
+        _additions: &[BatchAppend],
         _revision: Id,
     ) -> Result<bool> {
         Ok(false)
@@ -65,14 +65,14 @@ impl Batches for Sqlite {
         let (condition, mut values): (_, Vec<Value>) = match *filter {
             AccumulatorFilter::Due(now) => (
                 "due <= ?2 AND (coalesce(until, 0) <= ?2 OR until > ?3) ORDER BY due LIMIT ?1",
-                vec![millis(now).into(), millis(now + LONGEST_LEASE).into()],
+                vec![millis(now).into(), millis(now + MAX_LEASE).into()],
             ),
-            AccumulatorFilter::Of(batch) => (
+            AccumulatorFilter::WithBatch(batch) => (
                 "(user, key) IN (SELECT user, key FROM accumulator_batches WHERE batch = ?2)
                  LIMIT ?1",
                 vec![batch.to_string().into()],
             ),
-            AccumulatorFilter::Holding(kind, objects, after) => {
+            AccumulatorFilter::WithEvent(kind, objects, after) => {
                 let objects = json_list(objects.iter().map(ObjectId::as_str));
                 let (user, key) = after.map_or_else(Default::default, id_columns);
                 let values = [kind.to_string(), objects, user, key];
@@ -170,7 +170,7 @@ pub(super) fn replace_accumulator(
         let is_open = batch.state == BatchState::Open;
         transaction.run(sql, (batch.id.to_string(), &user, &key, is_open))?;
     }
-    for item in accumulator.open.iter().flat_map(|open| &open.contents.items) {
+    for item in accumulator.open.iter().flat_map(|open| &open.events.items) {
         let sql = "INSERT OR IGNORE INTO accumulator_objects (type, object, user, key)
                    VALUES (?1, ?2, ?3, ?4)";
         transaction.run(sql, (item.t.as_str(), item.o.as_str(), &user, &key))?;
@@ -224,5 +224,5 @@ fn find_batches(
         let newest_first = format!("{condition} ORDER BY id DESC LIMIT {sql_limit}");
         batches.extend(BATCHES.find::<BatchRecord>(transaction, &newest_first, values)?);
     }
-    Ok(page(batches, filter.before, limit))
+    Ok(newest_page(batches, filter.before, limit))
 }

@@ -62,7 +62,7 @@ impl Sqlite {
     }
 
     /// Returns the schema of a file without upgrading it.
-    pub async fn schema_of(path: impl AsRef<Path>) -> Result<Schema> {
+    pub async fn read_schema(path: impl AsRef<Path>) -> Result<Schema> {
         let path = path.as_ref().to_owned();
         blocking(move || {
             let mut connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
@@ -203,7 +203,7 @@ fn open_writer(path: &Path) -> Result<Connection> {
     // SQLite would create the file with the mode of the umask, even at the target of a dangling
     // link. The log and its index get the mode of the file. If this fails, opening the file reports
     // the cause.
-    let _ = private::options().create(true).truncate(false).open(path);
+    let _ = private::open_options().create(true).truncate(false).open(path);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
     let mut connection = connect(path, flags)?;
     schema::prepare(&mut connection, path)?;

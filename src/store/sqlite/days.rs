@@ -18,10 +18,10 @@ use super::{Sqlite, entry_text, schema, transfer};
 use crate::domain::day::COLLECTION_PREFIX;
 use crate::domain::{Day, DaySet, Id, IdForm, UserId};
 use crate::store::day_lines::merge;
-use crate::store::extjson::Canonical;
+use crate::store::extjson::CanonicalJson;
 use crate::store::{
-    DaySum, Days, Error, Export, Forgettable, Meeting, RawStack, RecordKind, RecordPage, Result,
-    Summing, extjson,
+    DaySum, DaySumBuilder, Days, Error, ExpiringRecords, ExportPart, MergePolicy, RecordKind,
+    RecordPage, Result, StackLine, extjson,
 };
 
 #[async_trait]
@@ -45,7 +45,7 @@ impl Days for Sqlite {
                 if fingerprint(transaction, day)? != stored_fingerprint {
                     return Ok(false);
                 }
-                let sql = format!("DROP TABLE IF EXISTS {}", day.collection());
+                let sql = format!("DROP TABLE IF EXISTS {}", day.collection_name());
                 transaction.execute_batch(&sql)?;
                 Ok(true)
             });
@@ -61,18 +61,23 @@ impl Days for Sqlite {
         Ok(())
     }
 
-    fn export(&self, part: Export) -> BoxStream<'_, Result<RecordPage>> {
+    fn export(&self, part: ExportPart) -> BoxStream<'_, Result<RecordPage>> {
         let next = move |after: Vec<Value>| async move {
             self.read(move |transaction| match part {
-                Export::Day(day) => read_page(transaction, day, &after),
-                Export::Records(kind) => transfer::read_page(transaction, kind, &after),
+                ExportPart::Day(day) => read_page(transaction, day, &after),
+                ExportPart::Records(kind) => transfer::read_page(transaction, kind, &after),
             })
             .await
         };
         stream::try_unfold(Vec::new(), next).boxed()
     }
 
-    async fn restore_day(&self, day: Day, stacks: &[RawStack], meeting: Meeting) -> Result<()> {
+    async fn restore_day(
+        &self,
+        day: Day,
+        stacks: &[StackLine],
+        meeting: MergePolicy,
+    ) -> Result<()> {
         if stacks.is_empty() {
             return Ok(());
         }
@@ -92,21 +97,26 @@ impl Days for Sqlite {
         .map(drop)
     }
 
-    async fn forget(&self, kind: Forgettable, before: DateTime<Utc>, limit: usize) -> Result<u64> {
+    async fn forget(
+        &self,
+        kind: ExpiringRecords,
+        before: DateTime<Utc>,
+        limit: usize,
+    ) -> Result<u64> {
         // The table, the columns of its key, and the condition and order of the expired rows.
         let (table, key, expired) = match kind {
-            Forgettable::Deliveries => (
+            ExpiringRecords::Deliveries => (
                 "deliveries",
                 "id",
                 "settled < ?1 AND NOT open AND state <> 'unknown' ORDER BY settled",
             ),
-            Forgettable::Batches => ("batches", "id", "settled < ?1 ORDER BY settled"),
-            Forgettable::Inboxes => ("inboxes", "user", "changed < ?1 ORDER BY changed"),
-            Forgettable::Retractions => ("retractions", "type, object", "at < ?1 ORDER BY at"),
-            Forgettable::Events => ("fanouts", "id", "id < ?1 AND state = 'done' ORDER BY id"),
+            ExpiringRecords::Batches => ("batches", "id", "settled < ?1 ORDER BY settled"),
+            ExpiringRecords::Inboxes => ("inboxes", "user", "changed < ?1 ORDER BY changed"),
+            ExpiringRecords::Retractions => ("retractions", "type, object", "at < ?1 ORDER BY at"),
+            ExpiringRecords::Events => ("fanouts", "id", "id < ?1 AND state = 'done' ORDER BY id"),
         };
         let cutoff: Value = match kind {
-            Forgettable::Retractions | Forgettable::Events => {
+            ExpiringRecords::Retractions | ExpiringRecords::Events => {
                 Id::at(before, [0; 8]).to_string().into()
             }
             _ => millis(before).into(),
@@ -117,7 +127,7 @@ impl Days for Sqlite {
                 let sql = format!("DELETE FROM {table} WHERE ({key}) IN ({expired_keys})");
                 transaction.run(&sql, (&cutoff, limit as i64))
             };
-            if kind == Forgettable::Events {
+            if kind == ExpiringRecords::Events {
                 delete("details", "fanout")?;
                 delete("audiences", "fanout")?;
             }
@@ -139,19 +149,19 @@ fn fingerprint(transaction: &Transaction<'_>, day: Day) -> Result<[i64; 3]> {
         return Ok([schema, 0, 0]);
     }
     // `octet_length` reads the length from the row header. `length` would read the whole text.
-    let table = day.collection();
+    let table = day.collection_name();
     let sql = format!("SELECT count(*), coalesce(sum(octet_length(events)), 0) FROM {table}");
     Ok(transaction.query_row(&sql, [], |row| Ok([schema, row.get(0)?, row.get(1)?]))?)
 }
 
 /// Computes the checksum of a day's documents.
 fn checksum(transaction: &Transaction<'_>, day: Day) -> Result<DaySum> {
-    let (mut summing, mut after) = (Summing::default(), Vec::new());
+    let (mut summing, mut after) = (DaySumBuilder::default(), Vec::new());
     while let Some((page, last)) = read_page(transaction, day, &after)? {
-        page.complete()?.lines.iter().for_each(|line| summing.add(line));
+        page.require_readable()?.lines.iter().for_each(|line| summing.add(line));
         after = last;
     }
-    Ok(summing.end())
+    Ok(summing.finish())
 }
 
 /// Returns all days that have a table, oldest first.
@@ -159,7 +169,7 @@ fn list_days(transaction: &Transaction<'_>) -> Result<Vec<Day>> {
     let sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB ?1 ORDER BY name";
     let pattern = format!("{COLLECTION_PREFIX}*");
     let names = transaction.query_all(sql, [pattern], |row| row.get::<_, String>(0))?;
-    Ok(names.iter().filter_map(|name| Day::of_collection(name)).collect())
+    Ok(names.iter().filter_map(|name| Day::from_collection(name)).collect())
 }
 
 /// Returns the days of the window that have a table, oldest first.
@@ -172,7 +182,7 @@ pub(super) fn days_in(transaction: &Transaction<'_>, window: &DaySet) -> Result<
 pub(super) fn has_day(transaction: &Transaction<'_>, day: Day) -> Result<bool> {
     let sql = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1";
     let mut statement = transaction.prepare_cached(sql)?;
-    Ok(statement.exists([day.collection()])?)
+    Ok(statement.exists([day.collection_name()])?)
 }
 
 /// Creates the day's table, unless it exists.
@@ -191,7 +201,7 @@ pub(super) fn find_row<T>(
     id: &RowId,
     read: impl FnOnce(usize, &str) -> T,
 ) -> Result<Option<T>> {
-    let sql = format!("SELECT n, events FROM {} WHERE id = ?1", day.collection());
+    let sql = format!("SELECT n, events FROM {} WHERE id = ?1", day.collection_name());
     transaction.query_first(&sql, [id], |row| {
         let lines = entry_text::lines(row.get_ref(1)?);
         let count = row.get::<_, i64>(0).map(|n| n.max(0) as usize);
@@ -210,7 +220,7 @@ pub(super) fn append_to_row(
     let sql = format!(
         "INSERT INTO {} (id, n, events) VALUES (?1, ?2, ?3)
          ON CONFLICT DO UPDATE SET n = n + excluded.n, events = events || excluded.events",
-        day.collection()
+        day.collection_name()
     );
     transaction.run(&sql, (id, count as i64, lines)).map(drop)
 }
@@ -227,7 +237,7 @@ impl RowId {
     pub(super) fn of_user(user: &UserId, form: IdForm) -> Option<Self> {
         match form {
             IdForm::Text => Some(Self::Text(user.clone())),
-            IdForm::ObjectId => user.legacy().map(Self::ObjectId),
+            IdForm::ObjectId => user.to_object_id().map(Self::ObjectId),
         }
     }
 
@@ -273,7 +283,7 @@ fn read_page(
     if !has_day(transaction, day)? {
         return Ok(None);
     }
-    let table = day.collection();
+    let table = day.collection_name();
     let sql = format!("SELECT id, n, events FROM {table} WHERE id > ?1 ORDER BY id");
     let mut statement = transaction.prepare_cached(&sql)?;
     // Every id is greater than this.
@@ -286,7 +296,7 @@ fn read_page(
 }
 
 /// Returns the document of a row, if restoring it creates the same row.
-fn export_row(row: &Row<'_>, day: Day) -> Result<RawStack> {
+fn export_row(row: &Row<'_>, day: Day) -> Result<StackLine> {
     let id = RowId::read(row.get_ref(0)?, day)?;
     let (n, events): (i64, String) = (row.get(1)?, row.get(2)?);
     let line = document_line(&id, &events);
@@ -321,7 +331,7 @@ fn restore_stack(
     transaction: &Transaction<'_>,
     day: Day,
     line: &str,
-    meeting: Meeting,
+    meeting: MergePolicy,
 ) -> Result<()> {
     let DayRow { id, n, events } = parse_line(day, line)?;
     let Some(stored) = find_row(transaction, day, &id, |_, lines| lines.to_owned())? else {
@@ -339,15 +349,15 @@ fn restore_stack(
     append_to_row(transaction, day, &id, lines.lines().count(), &lines)
 }
 
-fn corrupt_line(day: Day, why: extjson::Unreadable) -> Error {
+fn corrupt_line(day: Day, why: extjson::ExtJsonError) -> Error {
     Error::corrupt(format!("a line of {day}"), why)
 }
 
 /// Returns the lines of these entries.
-fn entry_lines(entries: &RawArray) -> std::result::Result<String, extjson::Unreadable> {
+fn entry_lines(entries: &RawArray) -> std::result::Result<String, extjson::ExtJsonError> {
     let mut lines = String::new();
     for entry in entries {
-        lines.push_str(&serde_json::to_string(&Canonical(entry?))?);
+        lines.push_str(&serde_json::to_string(&CanonicalJson(entry?))?);
         lines.push('\n');
     }
     Ok(lines)

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::Sqlite;
 use super::rows::{RowTable, Statements as _, millis};
-use crate::domain::coordination::{LONGEST_LEASE, LONGEST_WAIT};
+use crate::domain::coordination::{MAX_DEFERRAL, MAX_LEASE};
 use crate::domain::delivery::{
     Corrected, Correction, Handover, OperatorDecision, Transition, digest_slot,
 };
@@ -18,8 +18,8 @@ use crate::domain::{
 };
 use crate::store::record::delivery::{DeliveryRecord, WatermarkRecord};
 use crate::store::record::to_json;
-use crate::store::record::values::As;
-use crate::store::{Claim, Deliveries, DeliveryFilter, Error, Feedbacks, Result};
+use crate::store::record::values::StoredForm;
+use crate::store::{Deliveries, DeliveryFilter, Error, Feedbacks, Result, RowsToLease};
 
 pub(super) const DELIVERIES: RowTable = RowTable {
     name: "deliveries",
@@ -55,15 +55,15 @@ impl Deliveries for Sqlite {
         .await
     }
 
-    async fn claim(&self, lease: &Lease, claim: &Claim<'_>) -> Result<Vec<Delivery>> {
+    async fn claim(&self, lease: &Lease, claim: &RowsToLease<'_>) -> Result<Vec<Delivery>> {
         let (sql, values): (_, Vec<Value>) = match *claim {
-            Claim::Free(now, limit) => {
-                let (last_lease_end, last_wait_end) = (now + LONGEST_LEASE, now + LONGEST_WAIT);
+            RowsToLease::Unleased(now, limit) => {
+                let (last_lease_end, last_wait_end) = (now + MAX_LEASE, now + MAX_DEFERRAL);
                 let values =
                     [millis(now), limit as i64, millis(last_lease_end), millis(last_wait_end)];
                 (CLAIMABLE, values.map(Value::from).to_vec())
             }
-            Claim::Call(call) => (SENDING_IN_CALL, vec![call.to_owned().into()]),
+            RowsToLease::Call(call) => (SENDING_IN_CALL, vec![call.to_owned().into()]),
         };
         let lease = lease.clone();
         self.write(move |transaction| {
@@ -188,7 +188,7 @@ impl Feedbacks for Sqlite {
                 let corrupt = |why| Error::corrupt("the feedback of deliveries", why);
                 let state: DeliveryState = state.parse().map_err(corrupt)?;
                 let feedback = feedback.map(|kind| kind.parse::<ReportKind>()).transpose();
-                report_counts.settled(state, feedback.map_err(corrupt)?, emails.unsigned_abs());
+                report_counts.add(state, feedback.map_err(corrupt)?, emails.unsigned_abs());
             }
             Ok(report_counts)
         })
@@ -261,8 +261,10 @@ fn apply(
             "state = 'pending'",
             &[&until, call, &now, items],
         ),
-        Transition::Recall(_) => update("state = 'pending', call = NULL", "state = 'sending'", &[]),
-        Transition::Hold(_) => update("until = ?3", "true", &[&until]),
+        Transition::ReturnToPending(_) => {
+            update("state = 'pending', call = NULL", "state = 'sending'", &[])
+        }
+        Transition::RenewLease(_) => update("until = ?3", "true", &[&until]),
         // A lease without an owner: no worker can claim the row until then, and releasing the
         // owner's leases does not end it.
         Transition::Defer(deferral) => update(
@@ -275,10 +277,10 @@ fn apply(
                 &deferral.has_failed,
             ],
         ),
-        Transition::Settle(end) | Transition::Conclude(end) => {
+        Transition::Settle(end) | Transition::SettleAndClose(end) => {
             let settle = "state = ?3, items = ?4, provider_id = ?5, reason = ?6, settled = ?7";
             let assignments = match transition {
-                Transition::Conclude(_) => format!("{settle}, {CLOSE}"),
+                Transition::SettleAndClose(_) => format!("{settle}, {CLOSE}"),
                 _ => settle.to_owned(),
             };
             update(
@@ -297,7 +299,7 @@ fn correct(
 ) -> Result<Corrected> {
     // `OR IGNORE` covers the case that another open row has the slot.
     let (expected_state, changed) = match correction {
-        Correction::Judge(id, decision, reason) => {
+        Correction::ResolveUnknown(id, decision, reason) => {
             let (state, open, settled) = match decision {
                 OperatorDecision::Sent => (DeliveryState::Sent, false, Some(millis(now))),
                 OperatorDecision::NotSent => (DeliveryState::Pending, true, None),

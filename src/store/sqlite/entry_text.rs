@@ -61,9 +61,9 @@ pub(super) fn read_line(line: &str) -> Entry {
         && (i.is_none() || trailing_id(line).is_some())
     {
         return Entry::Event(Event {
-            t: EventType::stored(t),
-            o: ObjectId::stored(o),
-            i: i.map(|i| i.id),
+            kind: EventType::stored(t),
+            object: ObjectId::stored(o),
+            fanout_id: i.map(|i| i.id),
         });
     }
     let document = extjson::from_line(line).ok();

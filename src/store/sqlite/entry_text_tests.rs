@@ -7,7 +7,7 @@ use crate::store::entry::{event_document, flushed_document};
 const HEX: &str = "5334647b139b2165160000d8";
 
 fn event(t: &str, o: &str, i: Option<Id>) -> Event {
-    Event { t: EventType::stored(t), o: ObjectId::stored(o), i }
+    Event { kind: EventType::stored(t), object: ObjectId::stored(o), fanout_id: i }
 }
 
 fn event_line(event: &Event) -> String {
@@ -34,7 +34,7 @@ fn a_count_beyond_signed_32_bits_is_written_as_a_long() {
     for n in [0, 7, u32::MAX] {
         assert_eq!(
             read_lines(&marker_line(id, n)),
-            [Entry::Marker(DigestMarker { id: Some(id), n: Some(n) })]
+            [Entry::DigestMarker(DigestMarker { id: Some(id), n: Some(n) })]
         );
     }
 }
@@ -42,7 +42,7 @@ fn a_count_beyond_signed_32_bits_is_written_as_a_long() {
 #[test]
 fn lines_of_other_writers_mean_the_same_as_on_mongodb() {
     let id = Id::from_hex(HEX);
-    let marker = |id, n| Entry::Marker(DigestMarker { id, n });
+    let marker = |id, n| Entry::DigestMarker(DigestMarker { id, n });
     for (line, expected) in [
         (r#"{"o":"b","t":"T"}"#, Entry::Event(event("T", "b", None))),
         (r#"{"t":"T","o":"b","x":null}"#, Entry::Event(event("T", "b", None))),
@@ -71,7 +71,7 @@ proptest::proptest! {
         let event = event(&t, &o, bytes.map(Id::from_bytes));
         let lines = event_line(&event);
         proptest::prop_assert_eq!(lines.matches('\n').count(), 1);
-        proptest::prop_assert_eq!(trailing_id(lines.trim_end_matches('\n')), event.i);
+        proptest::prop_assert_eq!(trailing_id(lines.trim_end_matches('\n')), event.fanout_id);
         proptest::prop_assert_eq!(read_lines(&lines), [Entry::Event(event)]);
     }
 }

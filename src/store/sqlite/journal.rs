@@ -11,13 +11,14 @@ use serde_json::json;
 
 use super::Sqlite;
 use super::rows::{Fields, RowTable, Statements as _, millis, read_json_column, skip_unreadable};
-use crate::domain::coordination::LONGEST_LEASE;
-use crate::domain::{Audience, Details, Event, FanOutProgress, Fanout, Id, Lease, UserId};
+use crate::domain::coordination::MAX_LEASE;
+use crate::domain::{Audience, Details, Event, Fanout, FanoutProgress, Id, Lease, UserId};
 use crate::store::record::fanout::{DetailsRecord, FanoutRecord};
 use crate::store::record::to_json;
-use crate::store::record::values::As;
+use crate::store::record::values::StoredForm;
 use crate::store::{
-    Acceptance, AtMost, BadFanout, Claimed, Error, Journal, PendingFanouts, Result,
+    Acceptance, ClaimLimit, ClaimedFanouts, Error, Journal, PendingFanouts, Result,
+    UnreadableFanout,
 };
 
 pub(super) const FANOUTS: RowTable = RowTable {
@@ -42,11 +43,11 @@ impl Journal for Sqlite {
         &self,
         lease: &Lease,
         now: DateTime<Utc>,
-        limits: AtMost,
-    ) -> Result<Claimed> {
+        limits: ClaimLimit,
+    ) -> Result<ClaimedFanouts> {
         let lease = lease.clone();
         self.write(move |transaction| {
-            let mut claimed = Claimed::default();
+            let mut claimed = ClaimedFanouts::default();
             for id in claimable_ids(transaction, now, limits)? {
                 let sql = "UPDATE fanouts SET owner = ?2, until = ?3 WHERE id = ?1";
                 transaction.run(sql, (&id, &lease.owner, millis(lease.until)))?;
@@ -59,7 +60,7 @@ impl Journal for Sqlite {
                     Err(error) if error.is_outage() => return Err(error),
                     Err(error) => error.to_string(),
                 };
-                claimed.bad.push(BadFanout { id, reason });
+                claimed.bad.push(UnreadableFanout { id, reason });
             }
             Ok(claimed)
         })
@@ -69,7 +70,7 @@ impl Journal for Sqlite {
     async fn save_fanouts(
         &self,
         lease: &Lease,
-        progress: &[(Id, FanOutProgress)],
+        progress: &[(Id, FanoutProgress)],
     ) -> Result<Vec<bool>> {
         let lease = lease.clone();
         self.change_each(progress, move |transaction, (id, progress)| {
@@ -117,7 +118,7 @@ impl Journal for Sqlite {
             let (mut rows, mut events) = (statement.query([limit as i64])?, Vec::new());
             while let Some(row) = rows.next()? {
                 let fanout = skip_unreadable(read_without_audience(row).map(Some))?;
-                events.extend(fanout.map(|fanout| fanout.events().collect::<Vec<_>>()));
+                events.extend(fanout.map(|fanout| fanout.entries_per_user().collect::<Vec<_>>()));
             }
             Ok(events)
         })
@@ -149,7 +150,7 @@ fn accept(transaction: &Transaction<'_>, fanout: &Fanout) -> Result<Acceptance> 
         return Ok(Acceptance::New);
     }
     match find(transaction, "key", &fanout.key)? {
-        Some(stored) => Ok(Acceptance::Known(Box::new(stored))),
+        Some(stored) => Ok(Acceptance::Duplicate(Box::new(stored))),
         None => Err(Error::corrupt(format!("audience of fan-out {}", fanout.key), "it is missing")),
     }
 }
@@ -193,13 +194,13 @@ const MAX_SMALL_AUDIENCE_BYTES: i64 = 64 << 10;
 fn claimable_ids(
     transaction: &Transaction<'_>,
     now: DateTime<Utc>,
-    limits: AtMost,
+    limits: ClaimLimit,
 ) -> Result<Vec<String>> {
     let sql = "SELECT id, CASE WHEN octet_length(audience) <= ?4 THEN audience END
          FROM fanouts LEFT JOIN audiences ON fanout = id
          WHERE state = 'pending' AND (until IS NULL OR until <= ?1 OR until > ?2)
          ORDER BY at, id LIMIT ?3";
-    let last_lease_end = millis(now + LONGEST_LEASE);
+    let last_lease_end = millis(now + MAX_LEASE);
     let limit = (limits.any + limits.small) as i64;
     let mut statement = transaction.prepare_cached(sql)?;
     let mut rows =

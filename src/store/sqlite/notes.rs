@@ -15,9 +15,9 @@ use rusqlite::{Transaction, params_from_iter};
 
 use super::Sqlite;
 use super::rows::{Statements as _, json_list, millis};
-use crate::domain::coordination::furthest_lease_of;
+use crate::domain::coordination::latest_valid_expiry;
 use crate::domain::{ChangeNotice, Lease};
-use crate::store::{ChangeNotices, NoteFilter, Notes, Release, Result};
+use crate::store::{ChangeNotices, LeasesToEnd, NoteFilter, Notes, Result};
 
 #[async_trait]
 impl Notes for Sqlite {
@@ -30,26 +30,26 @@ impl Notes for Sqlite {
             lease.owner.clone(),
             millis(lease.until),
             millis(now),
-            millis(furthest_lease_of(name, now)),
+            millis(latest_valid_expiry(name, now)),
         );
         Ok(self.write(move |transaction| transaction.run(sql, values)).await? == 1)
     }
 
-    async fn release(&self, release: &Release<'_>) -> Result<()> {
+    async fn release(&self, release: &LeasesToEnd<'_>) -> Result<()> {
         let (sql, values): (_, Vec<Value>) = match *release {
-            Release::Lease { name, owner } => (
+            LeasesToEnd::Lease { name, owner } => (
                 "DELETE FROM leases WHERE name = ?1 AND owner = ?2",
                 vec![name.to_owned().into(), owner.to_owned().into()],
             ),
-            Release::Fanouts(owner) => (
+            LeasesToEnd::Fanouts(owner) => (
                 "UPDATE fanouts SET owner = NULL, until = NULL WHERE owner = ?1",
                 vec![owner.to_owned().into()],
             ),
-            Release::Deliveries(owner) => (
+            LeasesToEnd::Deliveries(owner) => (
                 "UPDATE deliveries SET owner = NULL, until = NULL WHERE owner = ?1 AND open",
                 vec![owner.to_owned().into()],
             ),
-            Release::Deferred(now) => (
+            LeasesToEnd::Deferred(now) => (
                 "UPDATE deliveries SET until = NULL
                  WHERE open AND coalesce(until, 0) > ?1 AND owner IS NULL AND state = 'pending'",
                 vec![millis(now).into()],
@@ -149,14 +149,14 @@ fn notices_after(
             notices.push_back(ChangeNotice::All);
         }
         newest = id;
-        notices.push_back(ChangeNotice::stored(&about, &keys));
+        notices.push_back(ChangeNotice::from_stored(&about, &keys));
     }
     Ok((newest, notices))
 }
 
 /// Adds a notice, which subscribers see once the transaction commits.
 pub(super) fn notify(transaction: &Transaction<'_>, notice: &ChangeNotice) -> Result<()> {
-    let (about, keys) = notice.kept();
+    let (about, keys) = notice.to_stored();
     let sql = "INSERT INTO change_notices (about, keys) VALUES (?1, ?2)";
     transaction.run(sql, (about, keys))?;
     let oldest = transaction.last_insert_rowid() - MAX_NOTICES;

@@ -9,7 +9,7 @@ use super::notes::notify;
 use super::rows::{Fields, RowTable, Statements as _, read_json_column, to_fields};
 use crate::domain::{ChangeNotice, Event, Id, Json, Object, ObjectKey, Retraction};
 use crate::store::record::small::ObjectRecord;
-use crate::store::record::values::As;
+use crate::store::record::values::StoredForm;
 use crate::store::{Objects, Result};
 
 pub(super) const OBJECTS: RowTable = RowTable {
@@ -41,7 +41,7 @@ impl Objects for Sqlite {
                 // notifiable.
                 Err(error) if !error.is_outage() => {
                     tracing::warn!(%error, "an object cannot be read, and counts as not notifiable");
-                    Ok(Some(Object { notifiable: false, ..Object::bare(key.clone()) }))
+                    Ok(Some(Object { notifiable: false, ..Object::without_data(key.clone()) }))
                 }
                 result => result,
             }
@@ -66,13 +66,13 @@ impl Objects for Sqlite {
     }
 
     async fn retractions(&self, events: &[Event]) -> Result<Vec<Option<Id>>> {
-        self.read_each(events, |transaction, Event { t, o, .. }| {
+        self.read_each(events, |transaction, Event { kind: t, object: o, .. }| {
             let sql = "SELECT at FROM retractions WHERE type = ?1 AND object = ?2";
             let at = transaction.query_first(sql, (t.as_str(), o.as_str()), |row| row.get(0))?;
             Ok(at.map(|at: String| {
                 at.parse().unwrap_or_else(|_| {
                     tracing::warn!(%t, %o, "a retraction cannot be read, and applies to all events");
-                    Id::LAST
+                    Id::MAX
                 })
             }))
         })

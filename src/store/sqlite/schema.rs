@@ -133,7 +133,7 @@ pub(super) fn create_day_table(day: Day) -> String {
     format!(
         "CREATE TABLE {} (id PRIMARY KEY NOT NULL, n INTEGER NOT NULL, events TEXT NOT NULL)
          WITHOUT ROWID",
-        day.collection()
+        day.collection_name()
     )
 }
 

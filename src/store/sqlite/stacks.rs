@@ -16,11 +16,11 @@ use super::days::{RowId, append_to_row, find_row};
 use super::notes::notify;
 use super::{Sqlite, days, entry_text};
 use crate::domain::{
-    BadStack, ChangeNotice, Day, DaySet, Entry, Event, Id, IdForm, Stack, StackId, UserId,
+    ChangeNotice, Day, DaySet, DefectiveStack, Entry, Event, Id, IdForm, Stack, StackId, UserId,
     UserStacks,
 };
-use crate::store::entry::{NewEntry, event_document, new_entries};
-use crate::store::{NewMarker, Pushed, Pushes, Result, Stacks};
+use crate::store::entry::{NewEntry, entries_of_marker, event_document};
+use crate::store::{NewMarker, PushOutcome, PushRequest, Result, Stacks};
 
 /// Maximum number of users or markers in one transaction, which then takes less than 0.1 s. Other
 /// writers can write between two transactions.
@@ -33,11 +33,11 @@ impl Stacks for Sqlite {
         Ok(())
     }
 
-    async fn push(&self, day: Day, cap: usize, pushes: &Pushes) -> Result<Pushed> {
-        let mut pushed = Pushed::default();
+    async fn push(&self, day: Day, cap: usize, pushes: &PushRequest) -> Result<PushOutcome> {
+        let mut pushed = PushOutcome::default();
         let lists: Arc<[PreparedList]> =
             pushes.lists.iter().map(|list| PreparedList::new(list)).collect();
-        for (chunk_number, users) in pushes.people.chunks(MAX_PER_TRANSACTION).enumerate() {
+        for (chunk_number, users) in pushes.users.chunks(MAX_PER_TRANSACTION).enumerate() {
             let (lists, users) = (lists.clone(), users.to_vec());
             let capped =
                 self.write(move |transaction| push(transaction, day, cap, &lists, &users)).await?;
@@ -77,8 +77,8 @@ impl Stacks for Sqlite {
     }
 
     /// Always returns an empty list, because a line can be appended to any row.
-    async fn write_markers(&self, markers: &[NewMarker]) -> Result<Vec<BadStack>> {
-        let entries = markers.iter().flat_map(new_entries);
+    async fn write_markers(&self, markers: &[NewMarker]) -> Result<Vec<DefectiveStack>> {
+        let entries = markers.iter().flat_map(entries_of_marker);
         let mut lines: Vec<NewLine> =
             entries.filter_map(|entry| NewLine::from_entry(&entry)).collect();
         // The order of the rows on disk.
@@ -104,7 +104,7 @@ impl PreparedList {
         Self {
             events: events.to_vec(),
             lines: events.iter().map(to_line).collect(),
-            ids: events.iter().map(|event| event.i).collect(),
+            ids: events.iter().map(|event| event.fanout_id).collect(),
         }
     }
 
@@ -153,7 +153,7 @@ fn push(
         }
     }
     let ids = users.iter().map(|(user, _)| user.as_str());
-    notify(transaction, &ChangeNotice::people(ids))?;
+    notify(transaction, &ChangeNotice::users(ids))?;
     Ok(capped)
 }
 
@@ -169,9 +169,9 @@ fn users_after(
     for day in days::days_in(transaction, window)? {
         // Text ids sort before the ids of older writers, which are the bytes of ObjectIds.
         let text_ids = Some((RowId::Text(UserId::stored(from)), "id < x''"));
-        let object_ids = Id::first_from(from).map(|id| (RowId::ObjectId(id), "true"));
+        let object_ids = Id::first_not_before(from).map(|id| (RowId::ObjectId(id), "true"));
         for (first, condition) in text_ids.into_iter().chain(object_ids) {
-            let table = day.collection();
+            let table = day.collection_name();
             let sql = format!("SELECT id FROM {table} WHERE id >= ?1 AND {condition} ORDER BY id");
             let mut statement = transaction.prepare_cached(&sql)?;
             let mut rows = statement.query([first])?;

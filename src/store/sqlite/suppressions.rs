@@ -8,8 +8,8 @@ use super::Sqlite;
 use super::rows::{RowTable, Statements as _, millis};
 use crate::domain::{Address, DeliveryId, Suppression};
 use crate::store::record::small::SuppressionRecord;
-use crate::store::record::values::As;
-use crate::store::types::graver;
+use crate::store::record::values::StoredForm;
+use crate::store::types::more_severe;
 use crate::store::{AddressState, Result, Suppressions};
 
 pub(super) const SUPPRESSIONS: RowTable =
@@ -61,7 +61,7 @@ impl Suppressions for Sqlite {
             let stored = find_spelling(transaction, &address.folded())?;
             Ok(AddressState {
                 suppression: find_active(transaction, address)?,
-                lifted: stored.and_then(|stored| stored.lifted),
+                lifted_at: stored.and_then(|stored| stored.lifted),
             })
         })
         .await
@@ -72,7 +72,7 @@ impl Suppressions for Sqlite {
         after: Option<&Address>,
         limit: usize,
     ) -> Result<Vec<Suppression>> {
-        let from = after.map_or_else(String::new, |after| after.lowered().reveal().to_owned());
+        let from = after.map_or_else(String::new, |after| after.to_lowercase().reveal().to_owned());
         self.read(move |transaction| {
             let condition = format!("address > ?1 AND {NOT_LIFTED} ORDER BY address LIMIT ?2");
             SUPPRESSIONS.find::<SuppressionRecord>(transaction, &condition, (from, limit as i64))
@@ -127,7 +127,7 @@ fn find_active(transaction: &Transaction<'_>, address: &Address) -> Result<Optio
         stored.extend(find_spelling(transaction, &spelling)?);
     }
     stored.retain(|suppression| !suppression.is_lifted());
-    Ok(stored.into_iter().reduce(graver))
+    Ok(stored.into_iter().reduce(more_severe))
 }
 
 /// Returns the stored record for exactly this spelling.

@@ -18,8 +18,8 @@ use crate::domain::{
     Audience, Day, DaySet, Entry, Event, EventType, Fanout, Id, ObjectId, User, UserId,
 };
 use crate::store::record::user::UserRecord;
-use crate::store::record::values::As;
-use crate::store::{Directory, Journal, Notes, Pushes, Stacks};
+use crate::store::record::values::StoredForm;
+use crate::store::{Directory, Journal, Notes, PushRequest, Stacks};
 
 fn today() -> Day {
     "20140422".parse().unwrap()
@@ -31,15 +31,15 @@ fn user_ids(count: usize) -> Vec<UserId> {
 
 fn events(count: usize) -> Vec<Event> {
     let event = |n: usize| Event {
-        t: EventType::stored("ArtworkPublished"),
-        o: ObjectId::stored(format!("a{n}")),
-        i: Some(Id::from_bytes([7; 12])),
+        kind: EventType::stored("ArtworkPublished"),
+        object: ObjectId::stored(format!("a{n}")),
+        fanout_id: Some(Id::from_bytes([7; 12])),
     };
     (0..count).map(event).collect()
 }
 
-fn pushes(users: &[UserId], events: Vec<Event>) -> Pushes {
-    Pushes { lists: vec![events], people: users.iter().map(|user| (user.clone(), 0)).collect() }
+fn pushes(users: &[UserId], events: Vec<Event>) -> PushRequest {
+    PushRequest { lists: vec![events], users: users.iter().map(|user| (user.clone(), 0)).collect() }
 }
 
 async fn open(folder: &Path) -> Sqlite {

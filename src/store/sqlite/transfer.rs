@@ -73,7 +73,7 @@ pub(super) fn fill_page(
         match add(&mut page, row) {
             Ok(()) => {}
             Err(error) if error.is_outage() => return Err(error),
-            Err(error) => page.bad.push(error.to_string()),
+            Err(error) => page.unreadable.push(error.to_string()),
         }
         count += 1;
         bytes += page.lines.last().map_or(0, String::len);
@@ -104,7 +104,7 @@ pub(super) fn import_line(
     kind: RecordKind,
     line: &str,
 ) -> Result<()> {
-    let record = AnyRecord::read(kind, line)?;
+    let record = AnyRecord::from_line(kind, line)?;
     match &record {
         AnyRecord::User(user) => return users::replace_user(transaction, user, 1),
         AnyRecord::Object(object) => return objects::put_object(transaction, object),

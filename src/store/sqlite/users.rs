@@ -17,12 +17,12 @@ use super::notes::notify;
 use super::rows::{Fields, RowTable, Statements as _, json_list, lower_bound_operator, to_fields};
 use crate::domain::audience::EARTH_RADIUS_KM;
 use crate::domain::{
-    Address, Cadence, ChangeNotice, DueChoices, FollowKey, Id, Inbox, Point, User, UserId,
+    Address, Cadence, ChangeNotice, DueUserFilter, FollowKey, Id, Inbox, Point, User, UserId,
 };
 use crate::store::record::small::InboxRecord;
 use crate::store::record::user::{UserRecord, user_with_defaults};
-use crate::store::record::values::As;
-use crate::store::{Directory, FollowChange, PeopleFilter, Result, UserField};
+use crate::store::record::values::StoredForm;
+use crate::store::{Directory, FollowChange, Result, UserField, UserFilter};
 
 pub(super) const USERS: RowTable = RowTable {
     name: "users",
@@ -74,32 +74,32 @@ impl Directory for Sqlite {
         .map(drop)
     }
 
-    async fn find_people(
+    async fn find_users(
         &self,
-        filter: &PeopleFilter<'_>,
+        filter: &UserFilter<'_>,
         after: Option<&UserId>,
         limit: usize,
     ) -> Result<Vec<UserId>> {
         let after = after.map(|after| after.as_str().to_owned());
         // The queries end with the column that `ids_after` compares with `after`.
         let (query, argument) = match *filter {
-            PeopleFilter::All => ("SELECT id FROM users WHERE ?3 IS NULL AND id", None),
-            PeopleFilter::Follow(key) => {
+            UserFilter::All => ("SELECT id FROM users WHERE ?3 IS NULL AND id", None),
+            UserFilter::Follow(key) => {
                 let followers = "SELECT u FROM follows WHERE k = ?3 AND u";
                 (followers, Some(key.as_str().to_owned()))
             }
-            PeopleFilter::Address(address) => {
+            UserFilter::Address(address) => {
                 let with_address = "SELECT id FROM users WHERE email COLLATE NOCASE IN
                                    (SELECT value FROM json_each(?3)) AND id";
                 let spellings = json_list(address.spellings().iter().map(Address::reveal));
                 (with_address, Some(spellings))
             }
-            PeopleFilter::Near(point, km) => {
+            UserFilter::Near(point, km) => {
                 return self
                     .read(move |transaction| find_near(transaction, point, km, &after, limit))
                     .await;
             }
-            PeopleFilter::Chose(choices) => {
+            UserFilter::Choices(choices) => {
                 let choices = choices.clone();
                 return self
                     .read(move |transaction| find_by_choices(transaction, &choices, &after, limit))
@@ -166,9 +166,9 @@ impl Directory for Sqlite {
             if stored != inbox.revision {
                 return Ok(stored == Some(*revision));
             }
-            notify(transaction, &ChangeNotice::people([inbox.user.as_str()]))?;
+            notify(transaction, &ChangeNotice::users([inbox.user.as_str()]))?;
             let mut record = InboxRecord::from_value(inbox);
-            record.revision = Some(As::from_value(revision));
+            record.revision = Some(StoredForm::from_value(revision));
             INBOXES.replace(transaction, &record)?;
             Ok(true)
         })
@@ -182,7 +182,7 @@ impl Directory for Sqlite {
 /// returned.
 fn find_by_choices(
     transaction: &Transaction<'_>,
-    choices: &DueChoices,
+    choices: &DueUserFilter,
     after: &Option<String>,
     limit: usize,
 ) -> Result<Vec<UserId>> {
@@ -264,7 +264,7 @@ fn put_user(transaction: &Transaction<'_>, user: &User) -> Result<bool> {
     replace_user(transaction, user, expected + 1)?;
     if !user.mutes.is_empty() || user.start.is_some() {
         // Feeds count muted items as read, and show nothing from before a start.
-        notify(transaction, &ChangeNotice::people([user.id.as_str()]))?;
+        notify(transaction, &ChangeNotice::users([user.id.as_str()]))?;
     }
     Ok(true)
 }

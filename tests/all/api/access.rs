@@ -4,7 +4,7 @@ use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
 use chrono::TimeDelta;
 use serde_json::json;
 use tidings::clock::Clock;
-use tidings::domain::secrets::Material;
+use tidings::domain::secrets::KeyMaterial;
 use tidings::domain::{Scope, Secret, TokenKey};
 use tidings::engine::access::tokens::UserTokens;
 use tidings::http::api;
@@ -39,7 +39,7 @@ pub(super) async fn town(fresh: &Fresh, more: &str) -> Town {
 fn token_of(api: &Api, id: &str, ahead: i64) -> String {
     let now = api.town.clock.now() + TimeDelta::hours(ahead);
     let tokens = api.town.process().tokens();
-    let token = tokens.make(&user(id), now, TimeDelta::hours(1)).unwrap();
+    let token = tokens.issue(&user(id), now, TimeDelta::hours(1)).unwrap();
     token.unwrap().expose().to_owned()
 }
 
@@ -82,7 +82,7 @@ async fn head_of(request: reqwest::RequestBuilder) -> Answer {
 
 /// Returns every route that needs a key or token.
 fn guarded_routes() -> impl Iterator<Item = &'static api::Route> {
-    let tables = api::V1.iter().chain(api::METRICS);
+    let tables = api::V1_ROUTES.iter().chain(api::METRICS_ROUTES);
     tables.flat_map(|table| table.routes)
 }
 
@@ -96,9 +96,9 @@ fn filled(path: &str) -> String {
 fn bad_tokens(api: &Api) -> Vec<(&'static str, String)> {
     let now = api.town.clock.now();
     let other = |audience: &str, id: &str, secret: &str| {
-        let key = TokenKey { id: id.into(), material: Material::Hs256(Secret::new(secret)) };
+        let key = TokenKey { id: id.into(), material: KeyMaterial::Hs256(Secret::new(secret)) };
         let tokens = UserTokens::new(audience, vec![key]);
-        let token = tokens.make(&user("ada"), now, TimeDelta::hours(1)).unwrap();
+        let token = tokens.issue(&user("ada"), now, TimeDelta::hours(1)).unwrap();
         token.unwrap().expose().to_owned()
     };
     let good = token(api, "ada");

@@ -1,7 +1,7 @@
 //! Brands over HTTP: unknown brands are rejected, and a brand's link leads to its own pages.
 
 use serde_json::json;
-use tidings::domain::{BrandName, Stop};
+use tidings::domain::{BrandName, StopAction};
 use tidings::engine::access::links::Links;
 
 use super::Api;
@@ -68,8 +68,9 @@ async fn a_brand_link_opens_the_pages_of_its_brand_and_unsubscribes(fresh: Fresh
     let path = async |brand: Option<&str>| {
         let mut links = Links::new(fresh.handle(), Some(String::new()), Some(SECRET.into()));
         links.brand = brand.map(|brand| BrandName::new(brand).unwrap());
-        let maker = links.maker().await.unwrap().unwrap();
-        let personal = maker.personal(&user("ada"), None, Some(&Stop::Digest), None, saturday());
+        let maker = links.link_maker().await.unwrap().unwrap();
+        let personal =
+            maker.recipient_links(&user("ada"), None, Some(&StopAction::Digest), None, saturday());
         personal.unsubscribe.unwrap()
     };
     let (acme, gone, none) = (path(Some("acme")).await, path(Some("gone")).await, path(None).await);

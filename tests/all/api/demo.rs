@@ -1,7 +1,7 @@
 //! A server that shows no demo has nothing of one. What is there with `--demo` is tried as the
 //! program runs it (`tests/all/cli/serve_demo.rs`).
 
-use tidings::http::api::DEMO;
+use tidings::http::api::DEMO_ROUTES;
 
 use super::Api;
 use crate::support::Fresh;
@@ -13,7 +13,7 @@ on_sqlite! {
 
 async fn without_a_demo_none_of_its_routes_is_there(fresh: Fresh) {
     let api = Api::on(&fresh).await;
-    let routes: Vec<_> = DEMO.iter().flat_map(|table| table.routes).collect();
+    let routes: Vec<_> = DEMO_ROUTES.iter().flat_map(|table| table.routes).collect();
     assert!(routes.len() > 8);
 
     for route in routes {

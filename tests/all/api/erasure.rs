@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tidings::clock::Clock;
 use tidings::domain::delivery::Handover;
 use tidings::email::Message;
-use tidings::engine::Silent;
+use tidings::engine::NoProgress;
 
 use super::access::token;
 use super::pages::{CLICK, config, path};
@@ -46,7 +46,7 @@ async fn post_event(api: &Api, kind: &str, object: &str) {
 async fn sent_at(api: &Api, at: DateTime<Utc>) -> Vec<Message> {
     api.fan_out().await;
     api.town.clock.set(at.max(api.town.clock.now()));
-    api.app.batches().drain(&Silent).await.unwrap();
+    api.app.batches().drain(&NoProgress).await.unwrap();
     let before = api.town.emails().len();
     api.town.digests_at(at).await;
     api.town.emails().split_off(before)
@@ -62,7 +62,7 @@ async fn create_history(api: &Api) {
     post_event(api, "Comment", "a5").await;
     api.fan_out().await;
     api.town.clock.advance(TimeDelta::minutes(10));
-    api.app.batches().drain(&Silent).await.unwrap();
+    api.app.batches().drain(&NoProgress).await.unwrap();
     post_event(api, "ArtworkPublished", "a1").await;
     post_event(api, "Comment", "a2").await;
     api.fan_out().await;
@@ -130,14 +130,14 @@ async fn an_id_can_be_reused_within_the_second_of_its_deletion(fresh: Fresh) {
 
     assert_eq!(feed_state(&feed), (vec!["a6", "a5"], &json!(2), &json!(2)));
     let to_new = emails.iter().filter(|email| email.to.reveal() == "new@example.org");
-    let texts: Vec<String> = to_new.map(|email| email.filled().text).collect();
+    let texts: Vec<String> = to_new.map(|email| email.fill_links().text).collect();
     assert_eq!(texts.len(), 2, "{texts:?}");
     for old in ["a1", "a2", "a3", "a4"] {
         assert!(!texts.iter().any(|text| text.contains(&format!("Work {old}."))), "{texts:?}");
     }
     assert_eq!(feed_by(&api, &old_token).await.status, 401);
     assert_eq!(api.browse(&old_link).await.status, 404);
-    let new_link = emails.iter().find_map(|email| email.personal.as_ref()?.unsubscribe.clone());
+    let new_link = emails.iter().find_map(|email| email.links.as_ref()?.unsubscribe.clone());
     let new_link = new_link.unwrap();
     let (_, new_token) = new_link.split_once("/u/").unwrap();
     assert_eq!(api.browse(&format!("/u/{new_token}")).await.status, 200);
@@ -166,7 +166,7 @@ async fn batches_and_deliveries_of_a_deleted_user_are_canceled(fresh: Fresh) {
     api.fan_out().await;
     api.town.clock.advance(TimeDelta::minutes(10));
     // This batch has a delivery, the next one is open.
-    api.app.batches().drain(&Silent).await.unwrap();
+    api.app.batches().drain(&NoProgress).await.unwrap();
     post_event(&api, "Comment", "a2").await;
     api.fan_out().await;
 
@@ -189,7 +189,7 @@ async fn a_batch_whose_email_is_being_sent_is_not_canceled(fresh: Fresh) {
     post_event(&api, "Comment", "a1").await;
     api.fan_out().await;
     api.town.clock.advance(TimeDelta::minutes(10));
-    api.app.batches().drain(&Silent).await.unwrap();
+    api.app.batches().drain(&NoProgress).await.unwrap();
     let (inner, now) = (api.town.store.clone(), api.town.clock.now());
     let until = now + TimeDelta::minutes(5);
     let leaves = async move {
@@ -201,7 +201,7 @@ async fn a_batch_whose_email_is_being_sent_is_not_canceled(fresh: Fresh) {
     let store = FailingStore::before(api.town.store.clone(), "correct", Box::pin(leaves));
 
     let process = api.town.process_on(&(store as _));
-    process.people().erase(&user("ada")).await.unwrap();
+    process.users().erase(&user("ada")).await.unwrap();
 
     let rows = api.town.deliveries_of("ada").await;
     let states: Vec<_> = rows.iter().map(|row| row.state.as_str()).collect();
@@ -222,14 +222,14 @@ async fn assert_erased(api: &Api) {
     let batches = api.get("/v1/batches?user=ada&state=closing").await;
     assert_eq!(batches.body["batches"], json!([]));
     let rows = api.town.deliveries_of("ada").await;
-    assert!(rows.iter().all(|row| row.state.settled()), "{rows:?}");
+    assert!(rows.iter().all(|row| row.state.is_settled()), "{rows:?}");
 }
 
 /// Deletes ada in a process that dies at its nth store call. Returns whether it died.
 async fn dies_at(api: &Api, nth: usize, fault: Fault) -> bool {
     let store = FailingStore::new(api.town.store.clone(), nth, fault, Then::StaysDown);
     let process = api.town.process_on(&(store as _));
-    process.people().erase(&user("ada")).await.is_err()
+    process.users().erase(&user("ada")).await.is_err()
 }
 
 async fn repeating_an_interrupted_deletion_finishes_it(fresh: Fresh) {
@@ -292,7 +292,7 @@ async fn a_deleted_actor_has_no_name_in_feeds_and_emails(fresh: Fresh) {
     assert!(!feed.body.to_string().contains("Benedict"), "{}", feed.body);
     let emails = sent_at(&api, monday(0)).await;
     assert_eq!(emails.len(), 1);
-    assert!(!emails[0].filled().text.contains("Benedict"));
+    assert!(!emails[0].fill_links().text.contains("Benedict"));
     api.stop().await;
 }
 
@@ -300,7 +300,7 @@ async fn a_deleted_user_can_still_unsubscribe_their_address(fresh: Fresh) {
     let api = served(&fresh).await;
     post_event(&api, "Comment", "a1").await;
     let emails = sent_at(&api, monday(0)).await;
-    let link = emails[0].personal.as_ref().unwrap().unsubscribe.clone();
+    let link = emails[0].links.as_ref().unwrap().unsubscribe.clone();
     let link = link.unwrap();
     let (_, link) = link.split_once("/u/").unwrap();
     let link = format!("/u/{link}");

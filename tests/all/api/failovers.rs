@@ -7,8 +7,8 @@ use std::time::Duration;
 use futures::FutureExt;
 use serde_json::json;
 use tidings::app::App;
-use tidings::email::Certainty;
-use tidings::engine::Silent;
+use tidings::email::Resolution;
+use tidings::engine::NoProgress;
 use tidings::store::mongo::{Mongo, MongoOptions};
 
 use super::Api;
@@ -36,7 +36,7 @@ async fn post_and_fan_out(api: &Api, worker: &App, n: u64) {
     let key = format!("event-{n}");
     let event = json!({"type": "Loan", "objects": format!("o{n}"), "to": "ada", "key": key});
     while api.post("/v1/events", event.clone()).await.status != 202 {}
-    while worker.fanouts().drain(&Silent).await.is_err() {}
+    while worker.fanouts().drain(&NoProgress).await.is_err() {}
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -52,7 +52,7 @@ async fn stream_during_a_failover() {
     let clear = Arc::new(|| async { unreachable!("nobody empties it") }.boxed());
     let fresh = Fresh::new(first, second, clear, set.url("streams"));
     let api = Api::of(Town::found(&fresh, true, FRESH).await);
-    let other = Api::of(Town::on(fresh.second().handle(), Certainty::Never, FRESH));
+    let other = Api::of(Town::on(fresh.second().handle(), Resolution::Impossible, FRESH));
     let page = "/v1/users/ada/feed";
     let tag = other.get(page).await.header("ETag").to_owned();
     let mut events = Events::of(&other, "ada").await;

@@ -50,7 +50,7 @@ fn email_to(api: &Api, person: &str) -> Message {
 
 /// Returns the path of the link that unfollows this key.
 fn unfollow(email: &Message, key: &str) -> String {
-    let text = email.filled().text;
+    let text = email.fill_links().text;
     let links = text.lines().filter_map(|line| line.strip_prefix(PUBLIC));
     let mut links = links.filter(|link| link.ends_with(&format!("?unfollow={key}")));
     let link = links.next();
@@ -80,7 +80,7 @@ async fn an_email_names_what_its_reader_follows_and_can_unfollow_it(fresh: Fresh
     api.town.digests_at(monday(1)).await;
     let emailed = api.town.emailed_to("ada");
 
-    let (html, text) = (email.filled().html, email.filled().text);
+    let (html, text) = (email.fill_links().html, email.fill_links().text);
     assert!(text.contains("Because you follow Ines Tavoro"), "{text}");
     assert!(html.contains(">Ines Tavoro</span></a>"), "{html}");
     assert!(html.contains("?unfollow=artist%3A1\""), "{html}");
@@ -111,7 +111,7 @@ async fn only_readers_who_follow_the_same_keys_share_an_email(fresh: Fresh) {
     api.town.digests_at(monday(0)).await;
 
     let emails = api.town.emails();
-    let because = |email: &&Message| email.filled().text.contains("Because you follow");
+    let because = |email: &&Message| email.fill_links().text.contains("Because you follow");
     let (with_reason, without_reason): (Vec<&Message>, Vec<&Message>) =
         emails.iter().partition(because);
     let contents = |emails: &[&Message]| {
@@ -133,7 +133,7 @@ async fn of_several_keys_an_email_names_the_followed_one(fresh: Fresh) {
 
     api.town.digests_at(monday(0)).await;
 
-    let text = |email: Message| email.filled().text;
+    let text = |email: Message| email.fill_links().text;
     let (ben, cem) = (email_to(&api, "ben"), email_to(&api, "cem"));
     let (ben, cem) = (text(ben), text(cem));
     assert!(ben.contains("Ines Tavoro") && !ben.contains("Lind"), "{ben}");
@@ -156,7 +156,7 @@ async fn an_email_does_not_name_untitled_or_withdrawn_follows(fresh: Fresh) {
 
     api.town.digests_at(monday(0)).await;
 
-    let text = email_to(&api, "ada").filled().text;
+    let text = email_to(&api, "ada").fill_links().text;
     assert_contains!(text, "Work a4.");
     assert_contains!(text, "Work a1.");
     assert!(!text.contains("Because you follow"), "{text}");
@@ -175,7 +175,7 @@ async fn a_batch_email_names_what_its_reader_follows(fresh: Fresh) {
     api.town.send_due_in(6).await;
 
     let email = email_to(&api, "cem");
-    let html = email.filled().html;
+    let html = email.fill_links().html;
     assert!(html.contains("Bo “B” Lind"), "{html}");
     unfollow(&email, "artist%3A2");
     api.stop().await;
@@ -206,16 +206,16 @@ async fn a_preview_names_the_same_follows_as_the_email(fresh: Fresh) {
     }
     api.town.clock.advance(TimeDelta::minutes(1));
     api.town.happens(&["a1"], followers_of("artist:1")).await;
-    let drafts = api.app.of_person().drafts(&user("ada"), None).await.unwrap();
+    let drafts = api.app.user_emails().drafts(&user("ada"), None).await.unwrap();
     api.town.digests_at(monday(0)).await;
     let row = api.town.deliveries_of("ada").await.pop().unwrap();
-    let story = api.app.compose().story(row).await.unwrap();
+    let story = api.app.compose().describe_delivery(row).await.unwrap();
 
-    let named = |because: &[tidings::domain::email_content::Followed]| {
+    let named = |because: &[tidings::domain::email_content::FollowReason]| {
         let names = because.iter().map(|one| one.name.clone());
         names.collect::<Vec<_>>()
     };
-    assert_eq!(named(&drafts[0].content.because), ["Ines Tavoro"]);
+    assert_eq!(named(&drafts[0].content.follow_reasons), ["Ines Tavoro"]);
     assert!(story.email.unwrap().text.contains("Ines Tavoro"));
     api.stop().await;
 }
@@ -237,7 +237,7 @@ async fn an_email_names_three_follows_by_number_of_events(fresh: Fresh) {
 
     api.town.digests_at(monday(0)).await;
 
-    let text = email_to(&api, "ada").filled().text;
+    let text = email_to(&api, "ada").fill_links().text;
     let because = "Because you follow Artist 3, Ines Tavoro and Artist 5.\n";
     assert!(text.contains(because), "{text}");
     assert_eq!(text.matches("Because").count(), 1);

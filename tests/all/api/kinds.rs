@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tidings::clock::Clock;
 use tidings::domain::{Cadence, Route};
-use tidings::wire::explanation::Why;
+use tidings::wire::explanation::EventStatus;
 
 use super::marks::{counts, feed, mark};
 use super::pages::path;
@@ -79,14 +79,14 @@ async fn a_type_hidden_from_feeds_is_only_emailed(fresh: Fresh) {
 
     // The marks did not affect the hidden items.
     let shown = CONFIG.replace("feed = false", "feed = true");
-    let town = Town::on(fresh.handle(), tidings::email::Certainty::Never, &shown);
+    let town = Town::on(fresh.handle(), tidings::email::Resolution::Impossible, &shown);
     let later = town.process().feeds().counts(&user("ada"), false).await.unwrap();
     assert_eq!((later.answer.unseen, later.answer.unread), (3, 3));
 
     let explained = api.app.explain().user(&user("ada"), None).await.unwrap();
     let fates = explained.events.iter().rev();
-    let fates: Vec<_> = fates.map(|fate| (fate.in_feed, fate.why)).collect();
-    let (quiet, loan) = ((false, Why::NextDigest), (true, Why::NextDigest));
+    let fates: Vec<_> = fates.map(|fate| (fate.in_feed, fate.status)).collect();
+    let (quiet, loan) = ((false, EventStatus::NextDigest), (true, EventStatus::NextDigest));
     assert_eq!(fates, [quiet, loan, quiet, quiet]);
     assert_eq!(api.town.digests_at(monday(0)).await.emails.events, 4);
     api.stop().await;

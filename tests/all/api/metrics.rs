@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
 use serde_json::json;
-use tidings::http::api::Watched;
+use tidings::http::api::MetricsServer;
 use tokio::sync::watch;
 
 use super::{Api, KEY, answer};
@@ -183,7 +183,7 @@ async fn the_next_scrape_reports_the_answer_of_a_slow_store(fresh: Fresh) {
 async fn metrics_on_their_own_address_need_no_key(fresh: Fresh) {
     let town = Town::found(&fresh, true, "metrics.listen = \"127.0.0.1:0\"").await;
     let app = town.process();
-    let watched = Watched::bind(&app).unwrap().unwrap();
+    let watched = MetricsServer::bind(&app).unwrap().unwrap();
     let (addr, (stop, stopped)) = (watched.addr, watch::channel(false));
     let running = tokio::spawn(watched.run(stopped));
     let client = crate::support::client();
@@ -200,9 +200,11 @@ async fn metrics_on_their_own_address_need_no_key(fresh: Fresh) {
     has(&text, "tidings_store_up 1");
     assert_eq!(others, [200, 404]);
     assert!(
-        Watched::bind(&Town::on(fresh.handle(), tidings::email::Certainty::Never, "").process())
-            .unwrap()
-            .is_none()
+        MetricsServer::bind(
+            &Town::on(fresh.handle(), tidings::email::Resolution::Impossible, "").process()
+        )
+        .unwrap()
+        .is_none()
     );
     stop.send(true).unwrap();
     running.await.unwrap().unwrap();

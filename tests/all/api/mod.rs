@@ -11,8 +11,8 @@ use reqwest::header::HeaderMap;
 use reqwest::{Method, RequestBuilder};
 use serde_json::Value;
 use tidings::app::App;
-use tidings::email::Certainty;
-use tidings::engine::Silent;
+use tidings::email::Resolution;
+use tidings::engine::NoProgress;
 use tidings::http::api;
 use tidings::store::Store;
 use tokio::sync::watch;
@@ -134,7 +134,7 @@ impl Api {
 
     /// Starts another server for the same data.
     fn beside(&self, fresh: &Fresh, config: &str) -> Self {
-        let town = Town::on(fresh.handle(), Certainty::Never, config);
+        let town = Town::on(fresh.handle(), Resolution::Impossible, config);
         Self::serving(town, self.town.process())
     }
 
@@ -180,12 +180,12 @@ impl Api {
 
     /// Fans out every accepted event in the server's own process.
     async fn fan_out(&self) {
-        self.app.fanouts().drain(&Silent).await.unwrap();
+        self.app.fanouts().drain(&NoProgress).await.unwrap();
     }
 
     /// Fans out every accepted event in another process.
     async fn fan_out_elsewhere(&self) {
-        self.town.process().fanouts().drain(&Silent).await.unwrap();
+        self.town.process().fanouts().drain(&NoProgress).await.unwrap();
     }
 
     /// Returns the ids of the objects on a feed page, newest first.

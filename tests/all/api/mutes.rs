@@ -33,7 +33,7 @@ const MUTES: &str = "/v1/users/ada/mutes";
 
 /// Returns the path of the mute link in an email's body, if there is one.
 fn mute_link(email: &Message) -> Option<String> {
-    let filled = email.filled();
+    let filled = email.fill_links();
     let (_, after) = filled.text.split_once("\nMute ")?;
     let link = after.lines().nth(1).unwrap();
     assert!(filled.html.contains(&format!("href=\"{link}\"")), "{link}");
@@ -48,7 +48,7 @@ async fn comment(api: &Api, name: &str) {
         title: Some(format!("Work {name}.")),
         data: json!({"about": {"title": "Budget <2014>", "url": "https://docs.example/b?x=1"}})
             .into(),
-        ..Object::bare(ObjectKey::stored(name))
+        ..Object::without_data(ObjectKey::stored(name))
     };
     api.town.store.put_objects(&[object]).await.unwrap();
     api.happens("Comment", name).await;
@@ -124,7 +124,7 @@ async fn the_link_of_an_email_about_one_subject_mutes_only_that(fresh: Fresh) {
     comment(&api, "a3").await;
     api.happens("Comment", "a4").await;
     api.batches().await;
-    let text = api.last().filled().text;
+    let text = api.last().fill_links().text;
     api.town.clock.advance(TimeDelta::minutes(1));
     let again = api.submit(&link, CLICK).await;
 
@@ -147,7 +147,7 @@ async fn the_link_of_an_email_about_one_subject_mutes_only_that(fresh: Fresh) {
     comment(&api, "a5").await;
     api.batches().await;
     assert!(back.html.contains("Saved."), "{}", back.html);
-    let text = api.last().filled().text;
+    let text = api.last().fill_links().text;
     assert!(text.contains("Work a5.") && !text.contains("Work a3."), "{text}");
     assert_eq!(list_mutes(&api).await, json!([]));
     api.stop().await;
@@ -191,7 +191,7 @@ async fn only_emails_about_one_subject_have_a_mute_link(fresh: Fresh) {
     let alone = api.last();
 
     assert_eq!((mute_link(&several), mute_link(&digest)), (None, None));
-    assert!(alone.filled().text.contains("\nMute Work a3.:"));
+    assert!(alone.fill_links().text.contains("\nMute Work a3.:"));
     assert!(mute_link(&alone).is_some());
     api.stop().await;
 }

@@ -9,7 +9,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use reqwest::header::HeaderMap;
 use tidings::clock::Clock;
-use tidings::domain::{Address, Cadence, Stop, Subject, User};
+use tidings::domain::{Address, Cadence, StopAction, Subject, User};
 use tidings::engine::access::links::Links;
 
 use super::Api;
@@ -66,8 +66,11 @@ pub fn config() -> String {
 /// Returns the path of a user's unsubscribe link in an email built at this time.
 pub async fn path(api: &Api, id: &str, begun: DateTime<Utc>) -> String {
     let links = Links::new(api.town.store.clone(), Some(PUBLIC.into()), Some(SECRET.into()));
-    let maker = links.maker().await.unwrap().unwrap();
-    let link = maker.personal(&user(id), None, Some(&Stop::All), None, begun).unsubscribe.unwrap();
+    let maker = links.link_maker().await.unwrap().unwrap();
+    let link = maker
+        .recipient_links(&user(id), None, Some(&StopAction::All), None, begun)
+        .unsubscribe
+        .unwrap();
     link.strip_prefix(PUBLIC).unwrap().to_owned()
 }
 
@@ -318,10 +321,11 @@ async fn a_click_for_a_deleted_user_succeeds(fresh: Fresh) {
 async fn a_click_on_a_deleted_users_mute_link_suppresses_nothing(fresh: Fresh) {
     let api = api(&fresh).await;
     let links = Links::new(api.town.store.clone(), Some(PUBLIC.into()), Some(SECRET.into()));
-    let maker = links.maker().await.unwrap().unwrap();
+    let maker = links.link_maker().await.unwrap().unwrap();
     let address = Address::new("ada@example.org").unwrap();
-    let thread = Stop::Subject(Subject::stored("Thread:9"), None);
-    let personal = maker.personal(&user("ada"), Some(&address), None, Some(&thread), saturday());
+    let thread = StopAction::Subject(Subject::stored("Thread:9"), None);
+    let personal =
+        maker.recipient_links(&user("ada"), Some(&address), None, Some(&thread), saturday());
     let mute = personal.mute.unwrap();
     fresh.delete_user(&user("ada")).await.unwrap();
 
@@ -431,8 +435,8 @@ async fn links_are_signed_with_the_configured_or_the_stored_secret(fresh: Fresh)
     assert_eq!(api.browse(&foreign).await.status, 404);
 
     let links = Links::new(api.town.store.clone(), Some(PUBLIC.into()), None);
-    let maker = links.maker().await.unwrap().unwrap();
-    let ours = maker.personal(&user("ada"), None, None, None, saturday()).preferences;
+    let maker = links.link_maker().await.unwrap().unwrap();
+    let ours = maker.recipient_links(&user("ada"), None, None, None, saturday()).preferences;
 
     assert_eq!(api.browse(ours.strip_prefix(PUBLIC).unwrap()).await.status, 200);
     api.stop().await;

@@ -84,7 +84,7 @@ fn link(email: &Message) -> String {
     let header = headers.iter().find(|(name, _)| name == "List-Unsubscribe");
     let link = &header.unwrap().1;
     let link = link.trim_start_matches('<').trim_end_matches('>');
-    let filled = email.filled();
+    let filled = email.fill_links();
     assert!(filled.html.contains(link) && filled.text.contains(link));
     link.strip_prefix(PUBLIC).unwrap().to_owned()
 }
@@ -111,7 +111,7 @@ pub fn form(page: &Shown, button: &str) -> (String, String) {
 
 fn works_in(emails: &[Message]) -> Vec<String> {
     let works = |email: &Message| {
-        let text = email.filled().text;
+        let text = email.fill_links().text;
         let works = ["a1", "a2", "a3", "a4", "a5", "a6"].into_iter();
         let works = works.filter(|work| text.contains(&format!("Work {work}.")));
         works.collect::<Vec<_>>().join(" ")
@@ -182,7 +182,7 @@ async fn the_link_of_an_email_with_several_types_ends_only_these(fresh: Fresh) {
 
     let page = api.submit(&link(&email), CLICK).await;
 
-    let text = email.filled().text;
+    let text = email.fill_links().text;
     assert_contains!(text, "Unsubscribe from Comments and Mentions:");
     for named in ["<bdi>Comments</bdi>", "<bdi>Mentions</bdi>", "these kinds"] {
         assert!(page.html.contains(named), "{named}: {}", page.html);
@@ -372,7 +372,7 @@ async fn the_link_of_an_email_does_not_end_its_mandatory_types(fresh: Fresh) {
     api.happens("Mention", "a4").await;
     api.batches().await;
 
-    let text = email.filled().text;
+    let text = email.fill_links().text;
     assert!(text.contains("Unsubscribe from Comments:"), "{text}");
     assert!(page.html.contains("Mentions</bdi> <span class=\"soft\">(cannot be turned off)"));
     assert_eq!(works_in(&api.town.emails()), ["a1 a2", "a4"]);

@@ -1,7 +1,7 @@
 //! Suppressed addresses over HTTP: add, list with masked addresses, and lift.
 
 use serde_json::json;
-use tidings::domain::Reason;
+use tidings::domain::SuppressionReason;
 
 use super::Api;
 use crate::support::town::{followers_of, monday, mostly_on_sqlite};
@@ -86,7 +86,7 @@ async fn the_most_severe_reason_is_kept(fresh: Fresh) {
     let shown = api.get("/v1/suppressions/Eve%40Example.org").await;
     let other = api.get("/v1/suppressions/ada%40example.org").await;
 
-    assert_eq!(shown.body["reason"], Reason::HardBounce.as_str());
+    assert_eq!(shown.body["reason"], SuppressionReason::HardBounce.as_str());
     assert_eq!(shown.body["address"], "e…@example.org");
     // A suppression cannot start in the future, so its time is the current one.
     assert_eq!(shown.body["at"], "2014-04-19T10:00:00Z");

@@ -9,12 +9,12 @@ use std::process::{Child, Stdio};
 
 use reqwest::{Client, RequestBuilder, Response};
 use serde_json::{Value, json};
-use tidings::http::api::{DEMO, Route};
+use tidings::http::api::{DEMO_ROUTES, Route};
 
 use super::Desk;
 
 fn demo_routes() -> impl Iterator<Item = &'static Route> {
-    DEMO.iter().flat_map(|table| table.routes)
+    DEMO_ROUTES.iter().flat_map(|table| table.routes)
 }
 
 /// A running demo server in its own folder.

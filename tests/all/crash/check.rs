@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::Value;
 use tidings::domain::{
-    Batch, BatchState, Delivery, DeliveryId, DeliveryState, Entry, Id, Occasion,
+    Batch, BatchState, Delivery, DeliveryId, DeliverySource, DeliveryState, Entry, Id,
 };
 use tidings::store::BatchFilter;
 
@@ -63,7 +63,7 @@ impl Stage<'_> {
         let filed = self.fresh.find_batches(&all, ALL).await.unwrap();
         let mut of = HashMap::new();
         for batch in filed {
-            assert_eq!(batch.contents.count, batch.joined.len() as u64, "{when}: {batch:?}");
+            assert_eq!(batch.events.count, batch.joined.len() as u64, "{when}: {batch:?}");
             for fanout in &batch.joined {
                 let event = (batch.user.to_string(), *fanout);
                 if let Some(other) = of.insert(event, batch.clone()) {
@@ -107,13 +107,13 @@ impl Stage<'_> {
     async fn is_covered(&self, person: &str, name: &str, work: &Work, rows: &[Delivery]) -> bool {
         let entries = self.fresh.entries_of(&user(person), work.day).await;
         let is_it =
-            |entry: &Entry| matches!(entry, Entry::Event(event) if event.o.as_str() == name);
+            |entry: &Entry| matches!(entry, Entry::Event(event) if event.object.as_str() == name);
         let Some(index) = entries.iter().position(is_it) else {
             return false;
         };
         rows.iter()
             .filter(|row| row.user.as_str() == person)
-            .filter(|row| matches!(row.occasion, Occasion::Digest(..)))
+            .filter(|row| matches!(row.source, DeliverySource::Digest(..)))
             .flat_map(|row| &row.watermarks)
             .any(|(stack, n)| stack.day == work.day && index < *n as usize)
     }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use mail_parser::MessageParser;
 use tidings::domain::{ChosenKey, DeliveryState};
-use tidings::email::{Certainty, PROVIDERS};
-use tidings::engine::Silent;
+use tidings::email::{PROVIDERS, Resolution};
+use tidings::engine::NoProgress;
 use tokio::net::UnixDatagram;
 use tokio::time::{Instant, interval};
 
@@ -72,7 +72,7 @@ async fn only_calls_that_outlast_the_grace_are_in_doubt(fresh: Fresh) {
         // All other providers accept a repeated call, or can be asked.
         let is_final = dialect.is_none_or(|dialect| {
             let mailer = mailer(dialect, "http://127.0.0.1:1", LONG);
-            mailer.certainty() == Certainty::Never
+            mailer.resolution() == Resolution::Impossible
         });
         let expected = if is_final { PROCESSES * IN_FLIGHT } else { 0 };
         assert_eq!(doubtful, expected, "{dialect:?}");
@@ -200,9 +200,9 @@ async fn prepare(stage: &mut Stage<'_>) {
         stage.add_event(Kind::Immediate, people, true, key).await;
     }
     let (app, clock) = stage.app();
-    app.fanouts().drain(&Silent).await.unwrap();
+    app.fanouts().drain(&NoProgress).await.unwrap();
     clock.advance(WINDOW);
-    app.batches().drain(&Silent).await.unwrap();
+    app.batches().drain(&NoProgress).await.unwrap();
 }
 
 /// Returns the numbers of sent, pending, sending and unknown deliveries.

@@ -16,11 +16,11 @@ use tidings::config::{Config, Sources};
 use tidings::domain::{
     Address, Audience, Cadence, ChosenKey, Day, DeliveryState, Object, ObjectId, User,
 };
-use tidings::engine::Silent;
-use tidings::engine::crash::POINTS;
-use tidings::engine::delivery::brand_identities::mailer;
+use tidings::engine::NoProgress;
+use tidings::engine::crash::EMAIL_POINTS;
+use tidings::engine::delivery::brand_identities::new_mailer;
 use tidings::engine::digest::DigestRequest;
-use tidings::engine::ingest::{self, Notify};
+use tidings::engine::ingest::{self, EventService};
 use tokio::time::{Instant, interval};
 
 pub use super::work::{Kind, Work};
@@ -123,7 +123,7 @@ impl<'a> Stage<'a> {
 
     /// Creates an application in this process, with a manual clock.
     pub fn app(&self) -> (App, Arc<ManualClock>) {
-        let mailer = mailer(&self.config).unwrap();
+        let mailer = new_mailer(&self.config).unwrap();
         let clock = self.clock();
         let (store, ids) = (self.fresh.handle(), Arc::new(Ids::random()));
         let app = App::assemble(self.config.clone(), store, mailer, clock.clone(), ids);
@@ -179,7 +179,7 @@ impl<'a> Stage<'a> {
         let object = Object {
             title: Some(format!("Work {number}.")),
             notifiable: applies,
-            ..Object::bare(work.parse().unwrap())
+            ..Object::without_data(work.parse().unwrap())
         };
         self.fresh.put_objects(&[object]).await.unwrap();
         let people: BTreeSet<String> = people.into_iter().map(|n| format!("p{n:02}")).collect();
@@ -193,7 +193,7 @@ impl<'a> Stage<'a> {
             details: tidings::domain::Details::default(),
             at: Some(at),
         };
-        let notify = Notify {
+        let notify = EventService {
             context: context(self.fresh.handle(), Arc::new(ManualClock::at(at)), "test"),
             coalescer: Arc::default(),
         };
@@ -297,7 +297,7 @@ impl<'a> Stage<'a> {
 
     /// Starts a worker. One of three workers aborts at a random point.
     fn start_worker(&mut self) -> Process {
-        let point = POINTS[self.dice.below(POINTS.len() as u64) as usize];
+        let point = EMAIL_POINTS[self.dice.below(EMAIL_POINTS.len() as u64) as usize];
         let armed = format!("{point}:{}", 1 + self.dice.below(4));
         let armed = (self.dice.below(3) == 0).then_some(armed);
         let armed = armed.as_deref().map(|point| (CRASH, point));
@@ -376,17 +376,17 @@ impl<'a> Stage<'a> {
     pub async fn settle(&mut self, when: &str) {
         self.ahead += TimeDelta::hours(1);
         let (app, clock) = self.app();
-        app.fanouts().drain(&Silent).await.unwrap();
+        app.fanouts().drain(&NoProgress).await.unwrap();
         clock.advance(WINDOW);
         self.ahead += WINDOW;
-        app.batches().drain(&Silent).await.unwrap();
+        app.batches().drain(&NoProgress).await.unwrap();
         self.day += 1;
         let request = DigestRequest {
             at: Some(self.digest_time()),
             patience: Some(TimeDelta::hours(2)),
             ..DigestRequest::default()
         };
-        let report = app.digests().run(&request, &Silent).await.unwrap();
+        let report = app.digests().run(&request, &NoProgress).await.unwrap();
         assert_eq!(
             (report.due.busy, report.emails.deferred, &report.ended),
             (0, 0, &None),

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use tidings::domain::user::TypePreference;
 use tidings::domain::{
-    Address, Audience, BatchState, Cadence, Delivery, DeliveryState, Inbox, Object, Reason, Route,
-    Suppression, User, UserId,
+    Address, Audience, BatchState, Cadence, Delivery, DeliveryState, Inbox, Object, Route,
+    Suppression, SuppressionReason, User, UserId,
 };
-use tidings::engine::crash::{OF_AN_EXPORT, OF_AN_IMPORT};
-use tidings::store::{AnyRecord, Counted, RecordKind, Summing};
+use tidings::engine::crash::{EXPORT_POINTS, IMPORT_POINTS};
+use tidings::store::{AnyRecord, CountedRecords, DaySumBuilder, RecordKind};
 
 use super::stage::Stage;
 use crate::mail::provider::Dialect;
@@ -59,7 +59,7 @@ async fn fill(store: &Fresh, count: u64) {
         put(store, RecordKind::Users, users.collect()).await;
         let follows = numbered().map(|(person, n)| {
             let line = follow_line(&key(&format!("artist:{}", n % 50)), person);
-            AnyRecord::read(RecordKind::Follows, &line).unwrap()
+            AnyRecord::from_line(RecordKind::Follows, &line).unwrap()
         });
         put(store, RecordKind::Follows, follows.collect()).await;
         let half = numbered().filter(|(_, n)| n % 2 == 0);
@@ -79,7 +79,7 @@ async fn fill(store: &Fresh, count: u64) {
         let suppressed = some.map(|(person, _)| {
             AnyRecord::from(Suppression {
                 address: address(person),
-                reason: Reason::ALL[0],
+                reason: SuppressionReason::ALL[0],
                 at: noon(),
                 source: "operator".into(),
                 detail: None,
@@ -89,10 +89,11 @@ async fn fill(store: &Fresh, count: u64) {
         put(store, RecordKind::Suppressions, suppressed.collect()).await;
         for back in 0..2 {
             let pushes = push_to_all(chunk, events(2, 10 + back));
-            store.push(today().back(back), 1_000, &pushes).await.unwrap();
+            store.push(today().days_before(back), 1_000, &pushes).await.unwrap();
         }
     }
-    let works = (0..500).map(|n| AnyRecord::from(Object::bare(format!("a{n}").parse().unwrap())));
+    let works =
+        (0..500).map(|n| AnyRecord::from(Object::without_data(format!("a{n}").parse().unwrap())));
     put(store, RecordKind::Objects, works.collect()).await;
     let mut half_way = fanout(9);
     half_way.audience = Audience::users(people.iter().cloned()).unwrap();
@@ -110,7 +111,7 @@ async fn fill(store: &Fresh, count: u64) {
 }
 
 async fn put(store: &Fresh, kind: RecordKind, records: Vec<AnyRecord>) {
-    let lines: Vec<String> = records.iter().map(|record| record.line().unwrap()).collect();
+    let lines: Vec<String> = records.iter().map(|record| record.to_line().unwrap()).collect();
     store.whole().import_records(kind, &lines).await.unwrap();
 }
 
@@ -150,18 +151,18 @@ fn row(person: &UserId, n: u32) -> Delivery {
 async fn sums(store: &Fresh) -> Vec<(String, u64, String)> {
     let mut sums = Vec::new();
     for kind in RecordKind::ALL {
-        let mut summing = Summing::default();
+        let mut summing = DaySumBuilder::default();
         for page in store.pages(kind).await {
-            assert_eq!(page.bad, [""; 0]);
+            assert_eq!(page.unreadable, [""; 0]);
             page.lines.iter().for_each(|line| summing.add(line));
         }
-        let sum = summing.end();
+        let sum = summing.finish();
         sums.push((kind.as_str().to_owned(), sum.stacks, sum.sha256));
     }
     for day in store.days().await.unwrap() {
-        let mut summing = Summing::default();
+        let mut summing = DaySumBuilder::default();
         store.exported(day).await.iter().for_each(|line| summing.add(line));
-        let sum = summing.end();
+        let sum = summing.finish();
         sums.push((day.to_string(), sum.stacks, sum.sha256));
     }
     sums
@@ -171,10 +172,10 @@ async fn sums(store: &Fresh) -> Vec<(String, u64, String)> {
 async fn answer_the_same(source: &Fresh, target: &Fresh, count: u64) {
     let some: Vec<UserId> = (0..count).step_by(97).map(|n| user(&format!("q{n:07}"))).collect();
     let counted = [
-        Counted::Batches(BatchState::Open),
-        Counted::Deliveries(DeliveryState::Sending),
-        Counted::Deliveries(DeliveryState::Sent),
-        Counted::Stacks(today()),
+        CountedRecords::Batches(BatchState::Open),
+        CountedRecords::Deliveries(DeliveryState::Sending),
+        CountedRecords::Deliveries(DeliveryState::Sent),
+        CountedRecords::Stacks(today()),
     ];
     let counts = source.count(&counted).await.unwrap();
     assert_eq!(counts[..2], [count.div_ceil(2), count.div_ceil(4)]);
@@ -206,11 +207,11 @@ async fn killed_at_every_named_point_everything_is_the_same_at_the_end(
     let with_stage = sums(&source).await;
     assert_ne!(before, with_stage);
 
-    for point in OF_AN_EXPORT {
+    for point in EXPORT_POINTS {
         stage.dies_at(&EXPORT, point).await;
     }
     stage.succeeds(&EXPORT).await;
-    for point in OF_AN_IMPORT {
+    for point in IMPORT_POINTS {
         stage.dies_at(&import(&target), point).await;
     }
     stage.succeeds(&import(&target)).await;
@@ -245,7 +246,7 @@ async fn a_record_that_arrives_before_the_mark_stops_the_import(source: Fresh, t
 
     let status = suspended.ended(LONG).await.expect("it ends by itself");
     assert_eq!(status.code(), Some(2));
-    assert_eq!(target.whole().mark().await.unwrap(), None);
+    assert_eq!(target.whole().transfer_mark().await.unwrap(), None);
     assert_eq!(target.lines().await, lines);
 }
 
@@ -265,7 +266,7 @@ async fn killed_at_random_everything_is_the_same_at_the_end(source: Fresh, targe
 
     let exported = async || stage.holds("moving/manifest.json");
     let imported = async || {
-        let mark = target.whole().mark().await.unwrap();
+        let mark = target.whole().transfer_mark().await.unwrap();
         println!("{mark:?}");
         mark.is_none() && sums(&target).await == before
     };

@@ -140,15 +140,15 @@ async fn days_older_than_archive_keep_are_a_warning_with_the_command(fresh: Fres
         fresh.push(day, 10, &pushed).await.unwrap();
     };
     push(today).await;
-    push(today.back(30)).await;
+    push(today.days_before(30)).await;
     let young = findings(fresh.url()).await;
 
-    push(today.back(31)).await;
-    push(today.back(400)).await;
+    push(today.days_before(31)).await;
+    push(today.days_before(400)).await;
     let old = findings(fresh.url()).await;
 
     assert!(young.iter().all(|finding| finding.check != "days"));
-    let oldest = today.back(400).start().date_naive();
+    let oldest = today.days_before(400).start().date_naive();
     let expected = format!("2 days are older than archive.keep (30d), the oldest {oldest}");
     found(&old, "days", Severity::Warning, &expected);
     found(&old, "days", Severity::Warning, "tidings archive --export FOLDER");
@@ -208,7 +208,7 @@ async fn the_version_and_replication_of_mongodb_are_reported(fresh: Fresh) {
 
     found(&seen, "database", Severity::Ok, "MongoDB ");
     found(&seen, "clock", Severity::Ok, "agree");
-    assert!(super::of(&seen, "replication").found.starts_with("a replica set of"));
+    assert!(super::of(&seen, "replication").result.starts_with("a replica set of"));
 }
 
 async fn a_wrong_clock_is_an_error(fresh: Fresh) {

@@ -102,7 +102,7 @@ fn of<'a>(findings: &'a [Finding], check: &str) -> &'a Finding {
 fn found(findings: &[Finding], check: &str, expected: Severity, words: &str) {
     let finding = of(findings, check);
     assert_eq!(finding.severity, expected, "{finding:?}");
-    let text = format!("{} {}", finding.found, finding.advice.as_deref().unwrap_or(""));
+    let text = format!("{} {}", finding.result, finding.advice.as_deref().unwrap_or(""));
     assert!(text.contains(words), "{words} in {finding:?}");
     assert_eq!(finding.advice.is_some(), expected >= Severity::Warning, "{finding:?}");
 }

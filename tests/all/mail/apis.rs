@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tidings::config::Config;
-use tidings::email::{Checked, Outcome, Permit, tag};
-use tidings::engine::delivery::brand_identities::mailer as configured;
+use tidings::email::{CheckResult, Outcome, SendPermit, delivery_tag};
+use tidings::engine::delivery::brand_identities::new_mailer as configured;
 use tokio::net::TcpListener;
 
 use super::provider::ses;
@@ -18,7 +18,7 @@ async fn requests_have_the_form_that_each_provider_documents() {
         let provider = Provider::start(dialect).await;
 
         let outcomes = mailer(dialect, &provider.url, PATIENT)
-            .send("ref-1", &call_of(dialect, 2), &Permit::always())
+            .send("ref-1", &call_of(dialect, 2), &SendPermit::always())
             .await;
 
         assert_eq!(kinds(&outcomes), ["accepted"], "{dialect:?}: {outcomes:?}");
@@ -70,10 +70,10 @@ async fn many_emails_share_a_call_and_each_has_one_recipient() {
         let mailer = mailer(dialect, &provider.url, PATIENT);
         let all = emails(most + 1);
 
-        let calls = mailer.calls(&all);
+        let calls = mailer.split_into_calls(&all);
         for (n, call) in calls.iter().enumerate() {
             let together: Vec<_> = call.iter().map(|place| all[*place].clone()).collect();
-            let outcomes = mailer.send(&format!("ref-{n}"), &together, &Permit::always()).await;
+            let outcomes = mailer.send(&format!("ref-{n}"), &together, &SendPermit::always()).await;
             assert_eq!(kinds(&outcomes), ["accepted"], "{dialect:?}");
         }
 
@@ -83,7 +83,7 @@ async fn many_emails_share_a_call_and_each_has_one_recipient() {
         for (email, sent) in accepted.iter().zip(&all) {
             let person = sent.delivery.as_str().split(':').nth(1).unwrap();
             assert_eq!(email.to, [format!("{person}@example.org")], "{dialect:?}");
-            assert_eq!(email.delivery, tag(&sent.delivery));
+            assert_eq!(email.delivery, delivery_tag(&sent.delivery));
             assert_eq!(email.unsubscribe, format!("<https://x.example/u/{person}>"));
         }
         let ids: BTreeSet<_> = accepted.iter().map(|email| &email.delivery).collect();
@@ -98,7 +98,7 @@ async fn a_failed_connection_is_unreachable() {
     drop(listener);
     for dialect in ALL {
         let outcomes = mailer(dialect, &url, PATIENT)
-            .send("ref-1", &call_of(dialect, 2), &Permit::always())
+            .send("ref-1", &call_of(dialect, 2), &SendPermit::always())
             .await;
         assert_eq!(kinds(&outcomes), ["unreachable"], "{dialect:?}: {outcomes:?}");
     }
@@ -112,7 +112,7 @@ async fn a_call_without_an_answer_is_unknown_and_not_repeated() {
             provider.then([next.clone()]);
 
             let outcomes = mailer(dialect, &provider.url, PATIENT)
-                .send("ref-1", &call_of(dialect, 2), &Permit::always())
+                .send("ref-1", &call_of(dialect, 2), &SendPermit::always())
                 .await;
 
             assert_eq!(kinds(&outcomes), ["unknown"], "{dialect:?} {next:?}: {outcomes:?}");
@@ -128,7 +128,7 @@ async fn a_late_answer_is_unknown() {
         provider.then([Next::Late]);
         let hasty = mailer(dialect, &provider.url, Duration::from_millis(300));
 
-        let outcomes = hasty.send("ref-1", &call_of(dialect, 2), &Permit::always()).await;
+        let outcomes = hasty.send("ref-1", &call_of(dialect, 2), &SendPermit::always()).await;
 
         assert_eq!(kinds(&outcomes), ["unknown"], "{dialect:?}: {outcomes:?}");
         let Outcome::Unknown(reason) = &outcomes[0] else { panic!() };
@@ -145,7 +145,7 @@ async fn an_unreadable_success_is_unknown() {
             provider.then([next.clone()]);
 
             let outcomes = mailer(dialect, &provider.url, PATIENT)
-                .send("ref-1", &call_of(dialect, 2), &Permit::always())
+                .send("ref-1", &call_of(dialect, 2), &SendPermit::always())
                 .await;
 
             assert_eq!(kinds(&outcomes), ["unknown"], "{dialect:?} {next:?}: {outcomes:?}");
@@ -161,7 +161,7 @@ async fn a_429_is_retried_after_the_requested_delay() {
         provider.then([Next::Answer(429, wait, "{}".into())]);
 
         let outcomes = mailer(dialect, &provider.url, PATIENT)
-            .send("ref-1", &call_of(dialect, 2), &Permit::always())
+            .send("ref-1", &call_of(dialect, 2), &SendPermit::always())
             .await;
 
         for outcome in outcomes {
@@ -180,7 +180,7 @@ async fn a_redirect_is_not_followed() {
         provider.then([Next::Answer(307, location, String::new())]);
 
         let outcomes = mailer(dialect, &provider.url, PATIENT)
-            .send("ref-1", &call_of(dialect, 2), &Permit::always())
+            .send("ref-1", &call_of(dialect, 2), &SendPermit::always())
             .await;
 
         assert_eq!(kinds(&outcomes), ["stop"], "{dialect:?}: {outcomes:?}");
@@ -193,10 +193,11 @@ async fn an_unsendable_email_does_not_block_the_others() {
     for dialect in ALL {
         let provider = Provider::start(dialect).await;
         let mut three = emails(3);
-        three[1].further.push(("X-A".into(), "b\nBcc: eve@example.org".into()));
+        three[1].extra_headers.push(("X-A".into(), "b\nBcc: eve@example.org".into()));
 
-        let outcomes =
-            mailer(dialect, &provider.url, PATIENT).send("ref-1", &three, &Permit::always()).await;
+        let outcomes = mailer(dialect, &provider.url, PATIENT)
+            .send("ref-1", &three, &SendPermit::always())
+            .await;
 
         assert_eq!(kinds(&outcomes), ["accepted", "unsendable", "accepted"], "{dialect:?}");
         assert_eq!(provider.emails().len(), 2);
@@ -209,7 +210,7 @@ async fn an_inactive_recipient_does_not_affect_the_others() {
     let three = [email("ada"), email("inactive"), email("cem")];
 
     let outcomes = mailer(Dialect::Postmark, &provider.url, PATIENT)
-        .send("ref-1", &three, &Permit::always())
+        .send("ref-1", &three, &SendPermit::always())
         .await;
 
     assert_eq!(kinds(&outcomes), ["accepted", "undeliverable", "accepted"]);
@@ -230,19 +231,19 @@ async fn a_check_reports_problems_without_sending_an_email() {
         provider.then([Next::Reset]);
         let silent = mailer.check().await;
 
-        assert!(matches!(fine, Checked::Ready(..)), "{dialect:?}: {fine:?}");
+        assert!(matches!(fine, CheckResult::Ready(..)), "{dialect:?}: {fine:?}");
         assert!(
-            matches!(&wrong, Checked::Wrong(found, remedy)
+            matches!(&wrong, CheckResult::Wrong(found, remedy)
                 if found.contains("rejected the key") && remedy.contains("mail.key")),
             "{wrong:?}"
         );
         assert!(
-            matches!(&bad, Checked::Wrong(found, _)
+            matches!(&bad, CheckResult::Wrong(found, _)
                 if found.contains("rejected the key") == matches!(dialect, Dialect::Ses)),
             "{dialect:?}: {bad:?}"
         );
         assert!(
-            matches!(&silent, Checked::Unreached(reason) if reason.contains("no answer")),
+            matches!(&silent, CheckResult::Unreached(reason) if reason.contains("no answer")),
             "{silent:?}"
         );
         assert!(provider.requests().iter().all(|request| request.method == "GET"));
@@ -263,7 +264,7 @@ async fn a_check_returns_the_names_of_the_dkim_keys() {
 
         let checked = mailer(dialect, &provider.url, PATIENT).check().await;
 
-        assert!(matches!(&checked, Checked::Ready(_, dkim) if dkim == expected), "{checked:?}");
+        assert!(matches!(&checked, CheckResult::Ready(_, dkim) if dkim == expected), "{checked:?}");
     }
 }
 
@@ -276,7 +277,7 @@ async fn a_key_restricted_to_sending_is_enough() {
     let checked = mailer(Dialect::Resend, &provider.url, PATIENT).check().await;
 
     assert!(
-        matches!(&checked, Checked::Ready(found, _) if found.contains("only send")),
+        matches!(&checked, CheckResult::Ready(found, _) if found.contains("only send")),
         "{checked:?}"
     );
 }
@@ -307,7 +308,7 @@ async fn a_domain_that_the_provider_does_not_send_from_is_a_problem() {
         let checked = mailer(dialect, &provider.url, PATIENT).check().await;
 
         assert!(
-            matches!(&checked, Checked::Wrong(found, _) if found.contains(expected)),
+            matches!(&checked, CheckResult::Wrong(found, _) if found.contains(expected)),
             "{checked:?}"
         );
     }
@@ -323,7 +324,7 @@ async fn a_url_without_a_server_is_a_problem() {
         let checked = mailer(dialect, &url, PATIENT).check().await;
 
         assert!(
-            matches!(&checked, Checked::Wrong(_, remedy) if remedy.contains("mail.url")),
+            matches!(&checked, CheckResult::Wrong(_, remedy) if remedy.contains("mail.url")),
             "{checked:?}"
         );
     }
@@ -353,9 +354,9 @@ async fn the_configured_provider_receives_the_emails() {
         let mailer = configured(&config.unwrap()).unwrap();
         let three = emails(3);
 
-        let calls = mailer.calls(&three);
+        let calls = mailer.split_into_calls(&three);
         let first = &three[..calls[0].len()];
-        let outcomes = mailer.send("ref-1", first, &Permit::always()).await;
+        let outcomes = mailer.send("ref-1", first, &SendPermit::always()).await;
 
         assert_eq!(kinds(&outcomes), ["accepted"], "{name}: {outcomes:?}");
         match dialect {

@@ -1,6 +1,6 @@
 //! The headers of an email reach every recipient unchanged, through each provider and over SMTP.
 
-use tidings::email::{Mailer, Message, Permit};
+use tidings::email::{Mailer, Message, SendPermit};
 
 use super::provider::Provider;
 use super::received::{Received, by_smtp, received};
@@ -18,7 +18,7 @@ const FURTHER: [(&str, &str); 4] = [
 /// Adds the headers of a thread to these emails.
 fn on_a_thread(emails: Vec<Message>) -> Vec<Message> {
     let further = FURTHER.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let with = |email| Message { further: further.to_vec(), ..email };
+    let with = |email| Message { extra_headers: further.to_vec(), ..email };
     emails.into_iter().map(with).collect()
 }
 
@@ -41,7 +41,7 @@ async fn every_provider_receives_the_headers_for_each_recipient() {
         let mailer = mailer(dialect, &provider.url, PATIENT);
         let emails = on_a_thread(call_of(dialect, 2));
 
-        let outcomes = mailer.send("ref-1", &emails, &Permit::always()).await;
+        let outcomes = mailer.send("ref-1", &emails, &SendPermit::always()).await;
 
         assert_eq!(kinds(&outcomes), ["accepted"], "{dialect:?}: {outcomes:?}");
         let requests = provider.requests();
@@ -58,7 +58,7 @@ async fn every_provider_receives_the_headers_for_each_recipient() {
 async fn an_email_over_smtp_has_the_headers() {
     let server = Server::start().await;
 
-    smtp(&server).send("ref", &on_a_thread(super::emails(1)), &Permit::always()).await;
+    smtp(&server).send("ref", &on_a_thread(super::emails(1)), &SendPermit::always()).await;
 
     assert_headers("SMTP", &by_smtp(&server.emails()[0]));
 }

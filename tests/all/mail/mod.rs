@@ -19,7 +19,8 @@ use std::time::Duration;
 use chrono::DateTime;
 use tidings::domain::{Address, DeliveryId, Secret};
 use tidings::email::{
-    Account, Mailer, Message, Outcome, Personal, Place, Placeholders, SenderAddress, SharedContent,
+    Account, LinkPlaceholder, Mailer, Message, Outcome, Placeholders, RecipientLinks,
+    SenderAddress, SharedContent,
 };
 
 use provider::Dialect;
@@ -38,7 +39,7 @@ pub fn sender() -> SenderAddress {
 /// Returns a mailer for this dialect and URL, with this timeout.
 pub fn mailer(dialect: Dialect, url: &str, timeout: Duration) -> Arc<dyn Mailer> {
     let account = Account {
-        url: url.to_owned(),
+        base_url: url.to_owned(),
         key: Secret::new("key-1"),
         options: BTreeMap::from([
             ("mail.domain", "mg.art.example".into()),
@@ -48,11 +49,11 @@ pub fn mailer(dialect: Dialect, url: &str, timeout: Duration) -> Arc<dyn Mailer>
         ]),
         now: || DateTime::UNIX_EPOCH,
         timeout,
-        per_call: None,
+        max_per_call: None,
         sender: sender(),
     };
-    let provider = tidings::email::Provider::named(dialect.name()).unwrap();
-    (provider.mailer)(account).unwrap()
+    let provider = tidings::email::Provider::find(dialect.name()).unwrap();
+    (provider.new_mailer)(account).unwrap()
 }
 
 /// Longer than anything on loopback takes.
@@ -62,22 +63,22 @@ pub const PATIENT: Duration = Duration::from_secs(30);
 fn email(person: &str) -> Message {
     let unsubscribe = format!("https://x.example/u/{person}");
     let placeholders = Placeholders::new().unwrap();
-    let place = placeholders.of(Place::Unsubscribe);
+    let place = placeholders.marker(LinkPlaceholder::Unsubscribe);
     Message {
         delivery: DeliveryId::stored(format!("digest:{person}:weekly:2014-W17")),
         to: Address::new(format!("{person}@example.org")).unwrap(),
         to_name: Some(person.to_owned()),
         content: Arc::new(SharedContent {
             subject: "Fourteen works".into(),
-            html: placeholders.cut(&format!("<p>100 %recipient% <a href=\"{place}\">stop</a>")),
-            text: placeholders.cut(&format!("Fourteen works — {place}\n")),
+            html: placeholders.extract(&format!("<p>100 %recipient% <a href=\"{place}\">stop</a>")),
+            text: placeholders.extract(&format!("Fourteen works — {place}\n")),
         }),
-        personal: Some(Personal {
+        links: Some(RecipientLinks {
             preferences: format!("{unsubscribe}/preferences"),
             unsubscribe: Some(unsubscribe),
             mute: None,
         }),
-        further: vec![],
+        extra_headers: vec![],
         at: DateTime::UNIX_EPOCH,
     }
 }

@@ -8,10 +8,10 @@ use mail_parser::MessageParser;
 use tidings::config::Config;
 use tidings::domain::{Address, Secret};
 use tidings::email::{
-    Certainty, Checked, Mailer, Message, Outcome, Permit, PermitState, Relay, Security,
-    SenderAddress, Smtp,
+    CheckResult, Mailer, Message, Outcome, Relay, Resolution, Security, SendPermit,
+    SendPermitState, SenderAddress, Smtp,
 };
-use tidings::engine::delivery::brand_identities::mailer;
+use tidings::engine::delivery::brand_identities::new_mailer;
 
 use super::server::{Say, Server};
 use super::{PATIENT, email, emails, kinds, sender};
@@ -37,7 +37,7 @@ pub(super) fn smtp(server: &Server) -> Smtp {
 async fn after(command: &'static str, say: Say) -> (Vec<&'static str>, usize) {
     let server = Server::start().await;
     server.then(command, say);
-    let outcomes = smtp(&server).send("ref", &[email("ada")], &Permit::always()).await;
+    let outcomes = smtp(&server).send("ref", &[email("ada")], &SendPermit::always()).await;
     (kinds(&outcomes), server.emails().len())
 }
 
@@ -46,7 +46,7 @@ async fn emails_arrive_complete_over_one_connection() {
     let server = Server::start().await;
     let smtp = smtp(&server);
 
-    let outcomes = smtp.send("ref", &emails(3), &Permit::always()).await;
+    let outcomes = smtp.send("ref", &emails(3), &SendPermit::always()).await;
 
     assert_eq!(kinds(&outcomes), ["accepted"]);
     assert_eq!((server.connections(), server.emails().len()), (1, 3));
@@ -58,7 +58,7 @@ async fn emails_arrive_complete_over_one_connection() {
     let Outcome::Accepted(provider_id) = &outcomes[0] else { panic!() };
     assert_eq!(parsed.message_id(), Some(provider_id.as_str()));
     assert!(server.commands().contains(&"MAIL FROM:<digest@art.example>".to_owned()));
-    assert_eq!(smtp.certainty(), Certainty::Never);
+    assert_eq!(smtp.resolution(), Resolution::Impossible);
 }
 
 #[tokio::test]
@@ -119,7 +119,7 @@ async fn a_session_that_accepts_no_more_emails_is_replaced_at_once() {
             (accepted == 2 && line.starts_with(command)).then_some(reply)
         });
 
-        let outcomes = smtp(&server).send("ref", &emails(5), &Permit::always()).await;
+        let outcomes = smtp(&server).send("ref", &emails(5), &SendPermit::always()).await;
 
         assert_eq!(kinds(&outcomes), ["accepted"], "{command} {reply}");
         assert_eq!((server.connections(), server.emails().len()), (3, 5));
@@ -131,7 +131,7 @@ async fn a_reply_on_a_new_connection_is_final() {
     let server = Server::start().await;
     server.follow(|line, _| line.starts_with("MAIL").then_some("452 4.5.3 too many messages"));
 
-    let outcomes = smtp(&server).send("ref", &emails(2), &Permit::always()).await;
+    let outcomes = smtp(&server).send("ref", &emails(2), &SendPermit::always()).await;
 
     assert_eq!(kinds(&outcomes), ["later"]);
     assert!(server.connections() <= 3, "{}", server.connections());
@@ -152,7 +152,7 @@ async fn a_non_ascii_domain_is_sent_in_punycode() {
 
     let outcomes = Smtp::new(relay)
         .unwrap()
-        .send("ref", &[email_to("mara@bücher.example")], &Permit::always())
+        .send("ref", &[email_to("mara@bücher.example")], &SendPermit::always())
         .await;
 
     assert_eq!(kinds(&outcomes), ["accepted"], "{outcomes:?}");
@@ -180,8 +180,8 @@ async fn a_non_ascii_local_part_needs_a_server_with_smtputf8() {
         let smtp = smtp(&server);
 
         let special = [email_to("jürgen@bücher.example")];
-        let special = smtp.send("ref", &special, &Permit::always()).await;
-        let plain = smtp.send("ref", &[email("ben")], &Permit::always()).await;
+        let special = smtp.send("ref", &special, &SendPermit::always()).await;
+        let plain = smtp.send("ref", &[email("ben")], &SendPermit::always()).await;
 
         assert_eq!((kinds(&special), kinds(&plain)), (vec![expected], vec!["accepted"]));
         let commands = server.commands();
@@ -245,7 +245,7 @@ async fn a_connection_lost_within_the_content_is_unreachable() {
     let mut long = email("ada");
     Arc::make_mut(&mut long.content).text = "A line of many.\n".repeat(3 << 17).into();
 
-    let outcomes = smtp(&server).send("ref", &[long], &Permit::always()).await;
+    let outcomes = smtp(&server).send("ref", &[long], &SendPermit::always()).await;
 
     assert_eq!(kinds(&outcomes), ["unreachable"]);
 }
@@ -257,7 +257,7 @@ async fn a_timeout_means_the_same_as_a_lost_connection() {
         server.then(command, Say::Nothing);
         let hasty = Smtp::new(Relay { timeout: Duration::from_millis(300), ..relay(&server) });
 
-        let outcomes = hasty.unwrap().send("ref", &[email("ada")], &Permit::always()).await;
+        let outcomes = hasty.unwrap().send("ref", &[email("ada")], &SendPermit::always()).await;
 
         assert_eq!(kinds(&outcomes), [expected], "{command}");
     }
@@ -266,11 +266,11 @@ async fn a_timeout_means_the_same_as_a_lost_connection() {
 /// Returns the outcomes of two emails if the process stops while the server gets this command.
 async fn stopped_at(server: &Arc<Server>, command: &'static str) -> Vec<&'static str> {
     let stopping = server.clone();
-    let permit = Permit::new(move || {
+    let permit = SendPermit::new(move || {
         let commands = stopping.commands();
         match commands.iter().any(|line| line.starts_with(command)) {
-            true => PermitState::Ending,
-            false => PermitState::Given,
+            true => SendPermitState::ShuttingDown,
+            false => SendPermitState::Valid,
         }
     });
     kinds(&smtp(server).send("ref", &emails(2), &permit).await)
@@ -304,7 +304,7 @@ async fn after_a_rejection_the_connection_is_reused() {
     let server = Server::start().await;
     server.then("RCPT", Say::Reply("550 5.1.1 no such user"));
 
-    let outcomes = smtp(&server).send("ref", &emails(2), &Permit::always()).await;
+    let outcomes = smtp(&server).send("ref", &emails(2), &SendPermit::always()).await;
 
     assert_eq!(kinds(&outcomes), ["undeliverable", "accepted"]);
     assert_eq!(server.connections(), 1);
@@ -315,10 +315,10 @@ async fn a_reused_connection_that_the_server_closed_loses_no_email() {
     for goodbye in [Say::HangUp, Say::Reply("421 4.4.2 timed out")] {
         let server = Server::start().await;
         let smtp = smtp(&server);
-        smtp.send("ref", &[email("ada")], &Permit::always()).await;
+        smtp.send("ref", &[email("ada")], &SendPermit::always()).await;
         server.then("MAIL", goodbye);
 
-        let outcomes = smtp.send("ref", &[email("ben")], &Permit::always()).await;
+        let outcomes = smtp.send("ref", &[email("ben")], &SendPermit::always()).await;
 
         assert_eq!(kinds(&outcomes), ["accepted"], "{goodbye:?}");
         assert_eq!((server.connections(), server.emails().len()), (2, 2));
@@ -334,7 +334,7 @@ async fn the_login_is_sent_and_a_rejected_one_stops_the_sender() {
     })
     .unwrap();
 
-    let first = authorized.send("ref", &[email("ada")], &Permit::always()).await;
+    let first = authorized.send("ref", &[email("ada")], &SendPermit::always()).await;
     server.then("AUTH", Say::Reply("535 5.7.8 who are you"));
     let check = format!("{:?}", authorized.check().await);
     let again = Server::start().await;
@@ -343,7 +343,7 @@ async fn the_login_is_sent_and_a_rejected_one_stops_the_sender() {
         login: Some((Secret::new("me"), Secret::new("wrong"))),
         ..relay(&again)
     });
-    let second = rejected.unwrap().send("ref", &[email("ada")], &Permit::always()).await;
+    let second = rejected.unwrap().send("ref", &[email("ada")], &SendPermit::always()).await;
 
     assert_eq!((kinds(&first), kinds(&second)), (vec!["accepted"], vec!["stop"]));
     // The login is "\0me\0pass" in base64.
@@ -367,7 +367,7 @@ async fn a_server_without_tls_receives_no_password() {
     })
     .unwrap();
 
-    let outcomes = careful.send("ref", &[email("ada")], &Permit::always()).await;
+    let outcomes = careful.send("ref", &[email("ada")], &SendPermit::always()).await;
 
     assert_eq!(kinds(&outcomes), ["stop"], "{outcomes:?}");
     assert!(!server.commands().iter().any(|command| command.starts_with("AUTH")));
@@ -380,14 +380,14 @@ async fn the_configured_server_receives_the_emails() {
         "[mail]\nprovider = \"smtp\"\nfrom = \"digest@art.example\"\nsmtp_host = \"127.0.0.1\"\nsmtp_port = {}\nsmtp_tls = \"none\"",
         server.port
     ));
-    let mailer = mailer(&config.unwrap()).unwrap();
+    let mailer = new_mailer(&config.unwrap()).unwrap();
     let two = emails(2);
 
-    assert_eq!(mailer.calls(&two), [[0], [1]]);
-    assert_eq!(kinds(&mailer.send("ref", &two[..1], &Permit::always()).await), ["accepted"]);
+    assert_eq!(mailer.split_into_calls(&two), [[0], [1]]);
+    assert_eq!(kinds(&mailer.send("ref", &two[..1], &SendPermit::always()).await), ["accepted"]);
     let check = mailer.check().await;
     assert!(
-        matches!(&check, Checked::Ready(found, _) if found.contains("in plain text")),
+        matches!(&check, CheckResult::Ready(found, _) if found.contains("in plain text")),
         "{check:?}"
     );
     assert_eq!(server.emails().len(), 1);
@@ -403,7 +403,7 @@ async fn a_check_logs_in_and_quits_without_a_recipient() {
 
     let checked = authorized.unwrap().check().await;
 
-    assert!(matches!(checked, Checked::Ready(..)), "{checked:?}");
+    assert!(matches!(checked, CheckResult::Ready(..)), "{checked:?}");
     let commands: Vec<String> = server.commands();
     let words: Vec<_> = commands.iter().filter_map(|line| line.get(..4)).collect();
     assert_eq!(words, ["EHLO", "AUTH", "QUIT"]);
@@ -422,6 +422,6 @@ async fn a_silent_server_is_unreached_and_an_absent_one_is_wrong() {
     let silent = hasty(server.port).unwrap().check().await;
     let absent = hasty(unused).unwrap().check().await;
 
-    assert!(matches!(silent, Checked::Unreached(..)), "{silent:?}");
-    assert!(matches!(absent, Checked::Wrong(..)), "{absent:?}");
+    assert!(matches!(silent, CheckResult::Unreached(..)), "{silent:?}");
+    assert!(matches!(absent, CheckResult::Wrong(..)), "{absent:?}");
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::{join_all, ready};
-use tidings::engine::{Error, Silent};
+use tidings::engine::{Error, NoProgress};
 use tidings::store::Store;
 use tokio::sync::oneshot;
 
@@ -86,7 +86,7 @@ async fn concurrent_events_share_a_store_call_and_get_separate_answers(fresh: Fr
     assert_eq!((receipts[3].id, receipts[5].id), (receipts[2].id, receipts[0].id));
     let ids: BTreeSet<_> = receipts.iter().map(|receipt| receipt.id).collect();
     assert_eq!(ids.len(), 4);
-    town.process().fanouts().drain(&Silent).await.unwrap();
+    town.process().fanouts().drain(&NoProgress).await.unwrap();
     assert_eq!(town.store.backlog().await.done, 4);
 }
 

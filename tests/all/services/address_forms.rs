@@ -4,7 +4,7 @@
 //! A suppression of one form applies to every form, including rows that older versions wrote.
 
 use bson::doc;
-use tidings::domain::{Address, Reason, Suppression, User};
+use tidings::domain::{Address, Suppression, SuppressionReason, User};
 
 use crate::support::town::{Town, monday, on_both_stores, to};
 use crate::support::{Fresh, Shorthand, noon, user};
@@ -44,7 +44,7 @@ async fn a_suppression_applies_to_every_form_of_an_address(fresh: Fresh) {
         fresh.clear().await;
         let town = Town::of(&fresh).await;
         let address = Address::new(FORMS[suppressed]).unwrap();
-        let suppression = Suppression::new(&address, Reason::Complaint, noon(), "esp");
+        let suppression = Suppression::new(&address, SuppressionReason::Complaint, noon(), "esp");
         town.store.suppress(&[suppression]).await;
 
         let sent = count_sent(&town, 0, FORMS[written]).await;

@@ -9,10 +9,10 @@ use tidings::app::App;
 use tidings::clock::Clock;
 use tidings::context::Context;
 use tidings::domain::{Day, Entry};
-use tidings::engine::Silent;
+use tidings::engine::NoProgress;
 use tidings::engine::archive::ArchiveRequest;
 use tidings::engine::ingest;
-use tidings::store::{DaySum, Meeting, Summing};
+use tidings::store::{DaySum, DaySumBuilder, MergePolicy};
 use tidings::wire::transfer::{DayFate, DayReport};
 
 use crate::support::town::{Town, monday, on_both_stores, saturday, to};
@@ -42,7 +42,7 @@ pub fn request(export: Option<&Path>) -> ArchiveRequest {
 async fn archive(town: &Town, request: &ArchiveRequest) -> Vec<DayReport> {
     let mut reports = Vec::new();
     let app = town.process();
-    app.archive().run(request, &Silent, &mut reports).await.unwrap();
+    app.archive().run(request, &NoProgress, &mut reports).await.unwrap();
     reports
 }
 
@@ -54,9 +54,9 @@ pub async fn days(town: &Town) -> Vec<Day> {
 /// out.
 pub async fn accept_late(app: &App, event: ingest::NewEvent) {
     let mut config = (*app.config).clone();
-    config.window_back = 60;
+    config.window_days_back = 60;
     let context = Context { config: Arc::new(config), ..(*app.context).clone() };
-    let then = ingest::Notify { context: Arc::new(context), ..app.notify() };
+    let then = ingest::EventService { context: Arc::new(context), ..app.notify() };
     then.accept(vec![event]).await.unwrap();
 }
 
@@ -78,7 +78,7 @@ async fn young_days_and_days_in_the_window_are_kept_despite_force(fresh: Fresh) 
     let force = ArchiveRequest { keep: TimeDelta::days(1), force: true, ..request(None) };
     let young = ArchiveRequest { keep: TimeDelta::days(300), ..force.clone() };
 
-    assert_eq!(archive(&town, &young).await[0].fate, DayFate::Young);
+    assert_eq!(archive(&town, &young).await[0].fate, DayFate::TooYoung);
     let fates = archive(&town, &force).await;
 
     assert_eq!(fates[0].fate, DayFate::Dropped { file: None });
@@ -92,7 +92,7 @@ async fn a_day_with_pending_events_is_not_dropped_without_force(fresh: Fresh) {
     town.clock.set(monday(5));
 
     let kept = archive(&town, &request(None)).await;
-    assert_eq!(kept[0].fate, DayFate::Unmailed { people: 3, events: 6 });
+    assert_eq!(kept[0].fate, DayFate::NotEmailed { users: 3, events: 6 });
     assert_eq!(days(&town).await, [first_day()]);
 
     let forced = archive(&town, &ArchiveRequest { force: true, ..request(None) }).await;
@@ -158,7 +158,7 @@ async fn an_exported_day_is_restored_exactly(fresh: Fresh) {
     let file = exported(&town, folder.path()).await;
     assert!(days(&town).await.is_empty());
 
-    let summary = town.process().archive().restore(&file, &Silent).await.unwrap();
+    let summary = town.process().archive().restore(&file, &NoProgress).await.unwrap();
 
     assert_eq!((summary.day, summary.stacks), (first_day(), 2));
     assert_eq!(fresh.exported(first_day()).await, before);
@@ -178,7 +178,7 @@ async fn a_damaged_export_restores_nothing(fresh: Fresh) {
 
     for damaged in [&flipped[..], &whole[..whole.len() - 9], &other, b"", b"not an export"] {
         std::fs::write(&file, damaged).unwrap();
-        let error = town.process().archive().restore(&file, &Silent).await.unwrap_err();
+        let error = town.process().archive().restore(&file, &NoProgress).await.unwrap_err();
         assert!(error.to_string().contains("notifications_20140419.ndjson.zst"), "{error}");
         assert!(days(&town).await.is_empty());
     }
@@ -199,15 +199,15 @@ async fn an_interrupted_restore_resumes_after_other_writers(fresh: Fresh) {
     let now = town.clock.now();
     let dead = lease("dead", now + TimeDelta::minutes(1));
     assert!(fresh.lease("day:20140419", &dead, now).await.unwrap());
-    fresh.restore_day(day, &before[..1], Meeting::Append { is_expired: false }).await.unwrap();
+    fresh.restore_day(day, &before[..1], MergePolicy::Append { is_expired: false }).await.unwrap();
     let marker = new_marker(&ada, day, id(90), ada_before.len() as u32);
     fresh.write_markers(std::slice::from_ref(&marker)).await.unwrap();
     fresh.push(day, 1_000, &push_to(&ben, vec![event("a9", 7)])).await.unwrap();
 
-    let leased = town.process().archive().restore(&file, &Silent).await;
+    let leased = town.process().archive().restore(&file, &NoProgress).await;
     town.clock.advance(TimeDelta::minutes(1));
     for _ in 0..2 {
-        town.process().archive().restore(&file, &Silent).await.unwrap();
+        town.process().archive().restore(&file, &NoProgress).await.unwrap();
     }
 
     let leased = leased.unwrap_err().to_string();
@@ -223,9 +223,9 @@ async fn an_interrupted_restore_resumes_after_other_writers(fresh: Fresh) {
 
 /// Writes a valid export of the first day with these lines.
 fn write_export(file: &Path, lines: &[String]) {
-    let mut summing = Summing::default();
+    let mut summing = DaySumBuilder::default();
     lines.iter().for_each(|line| summing.add(line));
-    let DaySum { stacks, sha256 } = summing.end();
+    let DaySum { stacks, sha256 } = summing.finish();
     let trailer =
         format!(r#"{{"tidings":{{"day":"20140419","stacks":{stacks},"sha256":"{sha256}"}}}}"#);
     let text: String =
@@ -244,7 +244,7 @@ async fn an_invalid_stack_does_not_prevent_restoring_the_others(fresh: Fresh) {
     lines.insert(0, r#"{"events":[]}"#.into());
     write_export(&file, &lines);
 
-    let restored = town.process().archive().restore(&file, &Silent).await;
+    let restored = town.process().archive().restore(&file, &NoProgress).await;
 
     let error = restored.unwrap_err();
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use chrono::TimeDelta;
 use tidings::domain::Entry;
-use tidings::engine::Silent;
+use tidings::engine::NoProgress;
 use tidings::engine::archive::ArchiveRequest;
 use tidings::wire::transfer::DayFate;
 
@@ -29,7 +29,7 @@ async fn fan_out_late(town: &Town, works: &[&str], people: &[&str]) {
     old.at = Some(saturday());
     let app = town.process();
     accept_late(&app, old).await;
-    app.fanouts().drain(&Silent).await.unwrap();
+    app.fanouts().drain(&NoProgress).await.unwrap();
 }
 
 fn forced(folder: &Path) -> ArchiveRequest {
@@ -44,7 +44,7 @@ async fn entries(fresh: &Fresh, person: &str) -> Vec<Entry> {
 async fn archive_again(town: &Town, folder: &Path) -> PathBuf {
     let (archive, mut reports) = (town.process().archive(), Vec::new());
     let request = forced(folder);
-    archive.run(&request, &Silent, &mut reports).await.unwrap();
+    archive.run(&request, &NoProgress, &mut reports).await.unwrap();
     let second = folder.join("notifications_20140419.2.ndjson.zst");
     let file = Some(second.clone());
     assert_eq!(reports[0].fate, DayFate::Dropped { file });
@@ -68,7 +68,7 @@ async fn a_day_that_exists_again_is_exported_to_a_second_file(fresh: Fresh) {
     fan_out_late(&town, &["a3"], &["ada", "cem"]).await;
     let app = town.process();
     let late = entries(&fresh, "ada").await;
-    let watermarks = vec![(tidings::domain::StackId::of(first_day()), 1)];
+    let watermarks = vec![(tidings::domain::StackId::for_day(first_day()), 1)];
     let marker = tidings::domain::Id::from_bytes([9; 12]);
     let mark = tidings::store::NewMarker::Flushed(user("ada"), marker, watermarks);
     fresh.write_markers(&[mark]).await.unwrap();
@@ -78,11 +78,11 @@ async fn a_day_that_exists_again_is_exported_to_a_second_file(fresh: Fresh) {
     assert!(first.exists() && days(&town).await.is_empty());
     let archive = app.archive();
     for file in [&first, &second, &second] {
-        archive.restore(file, &Silent).await.unwrap();
+        archive.restore(file, &NoProgress).await.unwrap();
     }
     // The first export holds two events and Monday's marker. The entries of the second follow them,
     // so its marker now covers the first four entries.
-    let moved = Entry::Marker(tidings::domain::DigestMarker { id: Some(marker), n: Some(4) });
+    let moved = Entry::DigestMarker(tidings::domain::DigestMarker { id: Some(marker), n: Some(4) });
     let ada = entries(&fresh, "ada").await;
     assert_eq!(ada[3..], [late[0].clone(), moved]);
     assert_eq!(entries(&fresh, "cem").await.len(), 1);
@@ -95,13 +95,13 @@ async fn entries_in_both_exports_of_a_day_are_restored_once(fresh: Fresh) {
     let first = exported(&town, folder.path()).await;
     let archive = town.process().archive();
     // The day is restored, gets another event, and is archived again.
-    archive.restore(&first, &Silent).await.unwrap();
+    archive.restore(&first, &NoProgress).await.unwrap();
     fan_out_late(&town, &["a3"], &["ada"]).await;
     let before = fresh.exported(first_day()).await;
     let second = archive_again(&town, folder.path()).await;
 
     for file in [&first, &second, &second] {
-        archive.restore(file, &Silent).await.unwrap();
+        archive.restore(file, &NoProgress).await.unwrap();
     }
 
     assert_eq!(fresh.exported(first_day()).await, before);
@@ -114,16 +114,16 @@ async fn a_marker_between_two_restores_does_not_duplicate_events(fresh: Fresh) {
     let first = exported(&town, folder.path()).await;
     let archive = town.process().archive();
     // The second export contains the first, as after a crash between export and drop.
-    archive.restore(&first, &Silent).await.unwrap();
+    archive.restore(&first, &NoProgress).await.unwrap();
     fan_out_late(&town, &["a3"], &["ada"]).await;
     let expected = entries(&fresh, "ada").await;
     let second = archive_again(&town, folder.path()).await;
 
-    archive.restore(&first, &Silent).await.unwrap();
+    archive.restore(&first, &NoProgress).await.unwrap();
     // A digest emails the events before the second export is restored.
     let marker = new_marker(&user("ada"), first_day(), id(90), 3);
     fresh.write_markers(&[marker]).await.unwrap();
-    archive.restore(&second, &Silent).await.unwrap();
+    archive.restore(&second, &NoProgress).await.unwrap();
 
     let events = |all: &[Entry]| -> Vec<Entry> {
         let events = all.iter().filter(|entry| matches!(entry, Entry::Event(_)));
@@ -140,13 +140,13 @@ async fn a_day_that_fails_does_not_stop_the_archive_run(fresh: Fresh) {
     later.at = Some(saturday() + TimeDelta::days(3));
     let app = town.process();
     accept_late(&app, later).await;
-    app.fanouts().drain(&Silent).await.unwrap();
+    app.fanouts().drain(&NoProgress).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
     let store = FailingStore::of_verb(town.store.clone(), "export_day", 0);
     let archive = town.process_on(&(store as _)).archive();
 
     let mut reports = Vec::new();
-    archive.run(&forced(folder.path()), &Silent, &mut reports).await.unwrap();
+    archive.run(&forced(folder.path()), &NoProgress, &mut reports).await.unwrap();
 
     let is_ours = |why: &str| why.contains("the test wanted it to fail");
     assert!(matches!(&reports[0].fate, DayFate::Failed { why } if is_ours(why)), "{reports:?}");
@@ -169,12 +169,12 @@ async fn writes_to_a_day_that_is_being_archived_are_not_lost(fresh: Fresh) {
         let request = ArchiveRequest { force: true, ..request(export.then(|| folder.path())) };
 
         let mut reports = Vec::new();
-        archive.run(&request, &Silent, &mut reports).await.unwrap();
+        archive.run(&request, &NoProgress, &mut reports).await.unwrap();
         assert_eq!(reports[0].fate, DayFate::Changed);
         assert_eq!(file_names(folder.path()), Vec::<String>::new());
         assert_eq!(days(&town).await, [first_day()]);
         assert_eq!(entries(&fresh, "ada").await.len(), 4);
-        archive.run(&request, &Silent, &mut reports).await.unwrap();
+        archive.run(&request, &NoProgress, &mut reports).await.unwrap();
 
         assert!(matches!(reports[1].fate, DayFate::Dropped { .. }), "{reports:?}");
         assert!(days(&town).await.is_empty());
@@ -194,17 +194,17 @@ async fn a_day_leased_by_another_process_is_not_touched_even_with_force(fresh: F
     let leased = fresh.lease(name, &other_lease, now).await.unwrap();
     let archive = town.process().archive();
 
-    let refused = archive.restore(&file, &Silent).await.unwrap_err();
+    let refused = archive.restore(&file, &NoProgress).await.unwrap_err();
     assert!(leased && refused.to_string().contains("by another process"), "{refused}");
     assert!(days(&town).await.is_empty());
     fresh.unlease(name, &other_lease.owner).await;
-    archive.restore(&file, &Silent).await.unwrap();
+    archive.restore(&file, &NoProgress).await.unwrap();
     fresh.lease(name, &other_lease, now).await.unwrap();
     let mut reports = Vec::new();
     let request = forced(folder.path());
-    archive.run(&request, &Silent, &mut reports).await.unwrap();
+    archive.run(&request, &NoProgress, &mut reports).await.unwrap();
 
-    assert_eq!(reports[0].fate, DayFate::Held);
+    assert_eq!(reports[0].fate, DayFate::Leased);
     assert_eq!(days(&town).await, [first_day()]);
 }
 
@@ -220,8 +220,8 @@ async fn two_concurrent_archive_runs_leave_one_valid_export(fresh: Fresh) {
         let (mut first, mut second) = (Vec::new(), Vec::new());
 
         let (a, b) = tokio::join!(
-            first_archive.run(&request, &Silent, &mut first),
-            second_archive.run(&request, &Silent, &mut second)
+            first_archive.run(&request, &NoProgress, &mut first),
+            second_archive.run(&request, &NoProgress, &mut second)
         );
 
         a.unwrap();
@@ -232,7 +232,7 @@ async fn two_concurrent_archive_runs_leave_one_valid_export(fresh: Fresh) {
         assert_eq!(file_names(folder.path()), ["notifications_20140419.ndjson.zst"]);
         assert!(days(&town).await.is_empty(), "{first:?} {second:?}");
         let file = folder.path().join("notifications_20140419.ndjson.zst");
-        first_archive.restore(&file, &Silent).await.unwrap();
+        first_archive.restore(&file, &NoProgress).await.unwrap();
         assert_eq!(fresh.exported(first_day()).await, before);
     }
 }
@@ -270,9 +270,9 @@ async fn a_day_that_a_crashed_drop_left_renamed_is_restored() {
         let mut reports = Vec::new();
         let archive = town.process().archive();
         let kept = request(Some(folder.path()));
-        archive.run(&kept, &Silent, &mut reports).await.unwrap();
+        archive.run(&kept, &NoProgress, &mut reports).await.unwrap();
 
-        assert!(matches!(reports[0].fate, DayFate::Unmailed { .. }), "{reports:?}");
+        assert!(matches!(reports[0].fate, DayFate::NotEmailed { .. }), "{reports:?}");
         assert_eq!(entries(&fresh, "ada").await, [before.0, late].concat());
         assert_eq!(entries(&fresh, "ben").await, before.1);
         assert_eq!(entries(&fresh, "cem").await.len(), 1);

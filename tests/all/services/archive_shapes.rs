@@ -6,7 +6,7 @@ use bson::{Bson, RawDocumentBuf, doc};
 use chrono::TimeDelta;
 use futures::TryStreamExt;
 use tidings::domain::Day;
-use tidings::engine::Silent;
+use tidings::engine::NoProgress;
 use tidings::engine::archive::ArchiveRequest;
 use tidings::wire::transfer::DayFate;
 
@@ -207,7 +207,7 @@ fn shapes() -> Vec<Vec<u8>> {
 
 /// Returns the bytes of all documents of the day, each with its count.
 async fn load_documents(database: &mongodb::Database) -> BTreeMap<Vec<u8>, usize> {
-    let collection = database.collection::<bson::Document>(&first_day().collection());
+    let collection = database.collection::<bson::Document>(&first_day().collection_name());
     let batches: Vec<_> =
         collection.find(doc! {}).batch().await.unwrap().try_collect().await.unwrap();
     let mut found = BTreeMap::new();
@@ -229,7 +229,7 @@ async fn documents_of_every_shape_are_restored_byte_for_byte() {
         assert!(shapes.len() >= 62, "{}", shapes.len());
         for shape in &shapes {
             let mut command =
-                bson::serialize_to_vec(&doc! {"insert": first_day().collection()}).unwrap();
+                bson::serialize_to_vec(&doc! {"insert": first_day().collection_name()}).unwrap();
             command.pop();
             command.extend(b"\x04documents\0");
             command.extend(document(&[(0x03, b"0", shape.clone())]));
@@ -249,13 +249,13 @@ async fn documents_of_every_shape_are_restored_byte_for_byte() {
 
         let mut reports = Vec::new();
         let archive = town.process().archive();
-        archive.run(&request(folder.path()), &Silent, &mut reports).await.unwrap();
+        archive.run(&request(folder.path()), &NoProgress, &mut reports).await.unwrap();
         let DayFate::Dropped { file: Some(file) } = &reports[0].fate else {
             panic!("{reports:?}");
         };
         assert!(load_documents(&database).await.is_empty());
         for _ in 0..2 {
-            archive.restore(file, &Silent).await.unwrap();
+            archive.restore(file, &NoProgress).await.unwrap();
         }
 
         let after = load_documents(&database).await;
@@ -282,7 +282,7 @@ async fn a_day_with_a_damaged_row_is_not_dropped() {
             let ada = crate::support::user("ada");
             let pushed = crate::support::push_to(&ada, crate::support::events(2, 1));
             town.store.push(first_day(), 1_000, &pushed).await.unwrap();
-            let table = first_day().collection();
+            let table = first_day().collection_name();
             let insert = format!("INSERT INTO {table} (id, n, events) VALUES {row}");
             file(&fresh).execute(&insert, []).unwrap();
             town.clock.set(monday(5));
@@ -290,7 +290,7 @@ async fn a_day_with_a_damaged_row_is_not_dropped() {
 
             let mut reports = Vec::new();
             let archive = town.process().archive();
-            archive.run(&request(folder.path()), &Silent, &mut reports).await.unwrap();
+            archive.run(&request(folder.path()), &NoProgress, &mut reports).await.unwrap();
 
             assert!(matches!(reports[0].fate, DayFate::Failed { .. }), "{row}: {reports:?}");
             assert_eq!(town.store.days().await.unwrap(), [first_day()]);

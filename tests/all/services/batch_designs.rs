@@ -4,7 +4,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use tidings::domain::ObjectId;
-use tidings::engine::Silent;
+use tidings::engine::NoProgress;
 
 use crate::support::town::{Town, mostly_on_sqlite, request, saturday, to};
 use crate::support::{Fresh, kind};
@@ -37,12 +37,12 @@ async fn run_each_minute(
                 let mut event = request(&[&format!("x{at}")], to(&[person]), None);
                 event.kind = kind(name);
                 app.notify().accept(vec![event]).await.unwrap();
-                app.fanouts().drain(&Silent).await.unwrap();
+                app.fanouts().drain(&NoProgress).await.unwrap();
             }
         }
         town.clock.set(clock(minute, 0));
         let before = town.emails().len();
-        worker.round(&mut scanned, &Silent).await.unwrap();
+        worker.round(&mut scanned, &NoProgress).await.unwrap();
         let emails = town.emails().split_off(before);
         sent.extend(emails.iter().map(|email| (minute, email.to.reveal().to_owned())));
     }
@@ -83,7 +83,7 @@ async fn close_at_ends_a_window_early_and_the_email_has_the_exact_total(fresh: F
     for (minute, work) in ["a1", "a2", "a3", "a4"].into_iter().enumerate() {
         town.clock.set(clock(minute as i64, 0));
         town.happens(&[work], to(&["ada"])).await;
-        worker.round(&mut scanned, &Silent).await.unwrap();
+        worker.round(&mut scanned, &NoProgress).await.unwrap();
         if work == "a2" {
             let removed = [ObjectId::stored("a2")];
             let kind = kind("ArtworkPublished");
@@ -93,7 +93,7 @@ async fn close_at_ends_a_window_early_and_the_email_has_the_exact_total(fresh: F
     }
 
     assert_eq!(emailed_at, [0, 0, 0, 1], "the one taken out is not counted");
-    let text = town.emails()[0].filled().text;
+    let text = town.emails()[0].fill_links().text;
     let shown = ["a1", "a2", "a3", "a4"].map(|work| text.contains(&format!("Work {work}.")));
     assert_eq!(shown, [false, false, true, true], "{text}");
     assert!(text.contains("\n  1 more\n"), "{text}");

@@ -17,9 +17,9 @@ use tidings::domain::batch::{AccumulatorId, BatchItem, Keep};
 use tidings::domain::{
     Batch, BatchKey, BatchPolicy, BatchState, ChosenKey, DeliveryId, Id, ObjectId,
 };
-use tidings::engine::Silent;
-use tidings::engine::batches::{BatchService, End, Join};
-use tidings::metrics::{Build, Metrics};
+use tidings::engine::NoProgress;
+use tidings::engine::batches::{BatchService, EndAction, Join};
+use tidings::metrics::{BuildInfo, Metrics};
 use tidings::store::{BatchFilter, Store};
 
 use crate::support::town::mostly_on_sqlite;
@@ -74,11 +74,17 @@ fn service(
     owner: String,
     lease: TimeDelta,
 ) -> BatchService {
-    let mut config = Config::standard();
+    let mut config = Config::with_defaults();
     config.fanout.lease = lease;
     let context = Arc::new(Context {
         owner,
-        ..Context::new(config, store, clock.clone(), ids.clone(), Metrics::new(Build::default()))
+        ..Context::new(
+            config,
+            store,
+            clock.clone(),
+            ids.clone(),
+            Metrics::new(BuildInfo::default()),
+        )
     });
     BatchService { context }
 }
@@ -105,7 +111,7 @@ enum Action {
     /// The closer's nth store call and all later ones fail.
     CrashCloser(usize, Fault),
     Remove(u32),
-    End(Slot, End),
+    End(Slot, EndAction),
     Settle,
 }
 
@@ -124,7 +130,7 @@ fn action() -> impl Strategy<Value = Action> {
     ];
     let slot = (0..PEOPLE.len(), 0..KEYS.len());
     let fault = prop_oneof![Just(Fault::Refused), Just(Fault::Unheard)];
-    let how = prop_oneof![Just(End::Close), Just(End::Cancel)];
+    let how = prop_oneof![Just(EndAction::Close), Just(EndAction::Cancel)];
     prop_oneof![
         8 => (any::<bool>(), prop::collection::vec((choice, people), 1..=3))
             .prop_map(|(second, fanouts)| Action::Join { second, fanouts }),
@@ -186,7 +192,7 @@ impl<'a> Machine<'a> {
             fresh,
             clock: Arc::new(ManualClock::at(noon())),
             behind: Arc::new(ManualClock::at(noon() - TimeDelta::seconds(BEHIND))),
-            ids: [1, 2, 3].map(|process| Arc::new(Ids::counting(process))),
+            ids: [1, 2, 3].map(|process| Arc::new(Ids::deterministic(process))),
             now: 0,
             fanouts: Vec::new(),
             closers: 0,
@@ -267,13 +273,13 @@ impl<'a> Machine<'a> {
 
     async fn run_closer(&mut self) {
         let store = FailingStore::counting(self.fresh.handle());
-        self.closer(&store).drain(&Silent).await.unwrap();
+        self.closer(&store).drain(&NoProgress).await.unwrap();
         self.model.close(self.now, Reached::Finished);
     }
 
     async fn crash_closer(&mut self, nth: usize, fault: Fault) {
         let failing = FailingStore::new(self.fresh.handle(), nth, fault, Then::StaysDown);
-        let died = self.closer(&failing).drain(&Silent).await.is_err();
+        let died = self.closer(&failing).drain(&NoProgress).await.is_err();
         assert_eq!(died, failing.struck().is_some());
         let done = failing.verbs();
         let (ended, filed) = (done.contains("put_accumulators"), done.contains("file_batches"));
@@ -296,7 +302,7 @@ impl<'a> Machine<'a> {
         service(store, &self.clock, &self.ids[2], owner, lease)
     }
 
-    async fn end_open_batch(&mut self, slot: Slot, how: End) {
+    async fn end_open_batch(&mut self, slot: Slot, how: EndAction) {
         let accumulator = accumulator(slot);
         let open = BatchFilter {
             user: Some(accumulator.user),
@@ -311,8 +317,8 @@ impl<'a> Machine<'a> {
             let ended = book.end(batch.id, how).await.unwrap().unwrap();
             assert_eq!(ended.id, batch.id);
             let state = match how {
-                End::Close => BatchState::Closing,
-                End::Cancel => BatchState::Canceled,
+                EndAction::Close => BatchState::Closing,
+                EndAction::Cancel => BatchState::Canceled,
             };
             self.model.end(slot, state, self.now);
         }
@@ -402,10 +408,10 @@ fn view_of(batch: &Batch) -> BatchView {
     BatchView {
         slot: (person.unwrap(), KEYS.iter().position(key).unwrap()),
         state: batch.state.as_str(),
-        count: batch.contents.count,
-        kept: items(&batch.contents.items),
+        count: batch.events.count,
+        kept: items(&batch.events.items),
         joined: batch.joined.iter().map(number).collect(),
-        has_led: !batch.led.is_empty(),
+        has_led: !batch.lead_fanouts.is_empty(),
         closes_at: (batch.closes_at - noon()).num_seconds(),
     }
 }

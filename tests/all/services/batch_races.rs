@@ -8,7 +8,7 @@ use chrono::TimeDelta;
 use tidings::clock::Clock;
 use tidings::domain::batch::{AccumulatorId, BatchItem, Keep};
 use tidings::domain::{Batch, BatchKey, BatchPolicy, BatchState, DeliveryState, Id, ObjectId};
-use tidings::engine::Silent;
+use tidings::engine::NoProgress;
 use tidings::engine::batches::Join;
 use tidings::store::BatchFilter;
 
@@ -33,7 +33,7 @@ fn policy(window: i64) -> BatchPolicy {
         close_at: None,
         keep: Keep::Last(3),
         leading: false,
-        held_until: None,
+        deferred_until: None,
     }
 }
 
@@ -83,9 +83,9 @@ async fn sixty_four_concurrent_writers_open_one_batch_per_key(fresh: Fresh) {
     let writers: Vec<Id> = (0..WRITERS).map(id).collect();
     for batch in found {
         assert_eq!(batch.state, BatchState::Open);
-        assert_eq!(batch.contents.count, u64::from(WRITERS));
+        assert_eq!(batch.events.count, u64::from(WRITERS));
         assert_eq!(batch.joined, writers);
-        assert_eq!(batch.contents.items.len(), 3);
+        assert_eq!(batch.events.items.len(), 3);
     }
 }
 
@@ -116,7 +116,7 @@ async fn an_event_that_joins_while_closers_run_is_in_one_batch(fresh: Fresh) {
         let (stop, mut stopped) = tokio::sync::oneshot::channel::<()>();
         let task = tokio::spawn(async move {
             while stopped.try_recv().is_err() {
-                closer.drain(&Silent).await.unwrap();
+                closer.drain(&NoProgress).await.unwrap();
                 tokio::task::yield_now().await;
             }
         });
@@ -131,12 +131,12 @@ async fn an_event_that_joins_while_closers_run_is_in_one_batch(fresh: Fresh) {
         task.await.unwrap();
     }
     town.clock.advance(TimeDelta::hours(1));
-    town.process().batches().drain(&Silent).await.unwrap();
+    town.process().batches().drain(&NoProgress).await.unwrap();
 
     let mut joined: BTreeMap<(String, String), Vec<Id>> = BTreeMap::new();
     for batch in all_batches(&town).await {
         assert_eq!(batch.state, BatchState::Closing);
-        assert_eq!(batch.contents.count, batch.joined.len() as u64);
+        assert_eq!(batch.events.count, batch.joined.len() as u64);
         let owner = (batch.user.to_string(), batch.key.to_string());
         joined.entry(owner).or_default().extend(batch.joined);
     }
@@ -173,13 +173,13 @@ async fn a_stale_read_of_an_accumulator_loses_no_event(fresh: Fresh) {
     let before = before.into_iter().flatten().collect();
     let store = FailingStore::finding_stale_first(town.store.clone(), before);
     let process = town.process_on(&(store as _));
-    process.batches().drain(&Silent).await.unwrap();
-    town.process().batches().drain(&Silent).await.unwrap();
+    process.batches().drain(&NoProgress).await.unwrap();
+    town.process().batches().drain(&NoProgress).await.unwrap();
 
     let mut filed: BTreeMap<(String, String), Vec<Id>> = BTreeMap::new();
     for batch in all_batches(&town).await {
         let owner = (batch.user.to_string(), batch.key.to_string());
-        let items = batch.contents.items.iter().map(|item| item.i);
+        let items = batch.events.items.iter().map(|item| item.i);
         filed.entry(owner).or_default().extend(items);
     }
     assert_eq!(filed.len(), 4);
@@ -200,7 +200,7 @@ async fn a_batch_filed_with_other_events_gets_a_delivery(fresh: Fresh) {
     older.advance(town.clock.now());
     town.store.file_batches(&older.ended).await.unwrap();
 
-    town.process().batches().drain(&Silent).await.unwrap();
+    town.process().batches().drain(&NoProgress).await.unwrap();
 
     let rows = town.store.deliveries_in(DeliveryState::Pending, 10).await;
     assert_eq!(rows.len(), 1);

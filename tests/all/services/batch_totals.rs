@@ -3,7 +3,7 @@
 
 use chrono::TimeDelta;
 use tidings::domain::{Object, ObjectId};
-use tidings::engine::Silent;
+use tidings::engine::NoProgress;
 
 use crate::support::town::{Town, mostly_on_sqlite, to};
 use crate::support::{Fresh, kind};
@@ -36,7 +36,7 @@ async fn a_batch_email_counts_exactly_the_events_that_apply(fresh: Fresh) {
             title: Some("Budget".into()),
             by: Some("Ada".into()),
             notifiable: fate != 'w',
-            ..Object::bare(id.parse().unwrap())
+            ..Object::without_data(id.parse().unwrap())
         });
         let put: Vec<Object> = put.collect();
         town.store.put_objects(&put).await.unwrap();
@@ -51,10 +51,10 @@ async fn a_batch_email_counts_exactly_the_events_that_apply(fresh: Fresh) {
             app.objects().retract(&kind, &retracted).await.unwrap();
         }
         town.clock.advance(TimeDelta::minutes(5));
-        app.batches().drain(&Silent).await.unwrap();
+        app.batches().drain(&NoProgress).await.unwrap();
         let sender = app.sender();
         sender.drain().await.unwrap();
-        let email = town.emails().pop().unwrap().filled();
+        let email = town.emails().pop().unwrap().fill_links();
         let apply = fates.chars().filter(|fate| *fate == ' ').count() as u64;
         assert_eq!(sender.ledger.tally.snapshot().events, apply, "{fates:?}");
         let more = format!("{} more on Budget", apply.min(10).saturating_sub(5));

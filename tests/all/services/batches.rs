@@ -8,12 +8,12 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use tidings::domain::batch::{ChosenKey, MOST_ENDED};
+use tidings::domain::batch::{ChosenKey, MAX_ENDED};
 use tidings::domain::user::TypePreference;
 use tidings::domain::{
-    Batch, BatchState, Day, DeliveryState, Entry, ObjectId, Reason, Route, Suppression,
+    Batch, BatchState, Day, DeliveryState, Entry, ObjectId, Route, Suppression, SuppressionReason,
 };
-use tidings::engine::Silent;
+use tidings::engine::NoProgress;
 use tidings::store::{BatchFilter, Store};
 use tidings::wire::run_report::Tally;
 
@@ -70,7 +70,7 @@ async fn states(town: &Town) -> Vec<(String, BatchState, u64)> {
     let mut states: Vec<_> = batches(town)
         .await
         .into_iter()
-        .map(|batch| (batch.user.to_string(), batch.state, batch.contents.count))
+        .map(|batch| (batch.user.to_string(), batch.state, batch.events.count))
         .collect();
     states.sort_by(|a, b| a.0.cmp(&b.0));
     states
@@ -79,7 +79,7 @@ async fn states(town: &Town) -> Vec<(String, BatchState, u64)> {
 /// Returns the recipient of each email and the works that it shows, in the order of sending.
 fn shown_works(town: &Town) -> Vec<(String, Vec<&'static str>)> {
     let of = |email: tidings::email::Message| {
-        let text = email.filled().text;
+        let text = email.fill_links().text;
         let works = crate::support::town::WORKS.into_iter();
         let shown = works.filter(|work| text.contains(&format!("Work {work}.")));
         (email.to.reveal().to_owned(), shown.collect())
@@ -106,7 +106,7 @@ async fn events_within_a_window_are_one_email_per_user(fresh: Fresh) {
         emails,
         [("ada@example.org".to_owned(), newest.clone()), ("ben@example.org".to_owned(), newest)]
     );
-    assert!(town.emails()[0].filled().text.contains("\n  1 more\n"));
+    assert!(town.emails()[0].fill_links().text.contains("\n  1 more\n"));
     let expected = [
         ("ada".to_owned(), BatchState::Closed, 3),
         ("ben".to_owned(), BatchState::Closed, 3),
@@ -138,7 +138,7 @@ async fn an_event_that_arrives_during_a_send_is_in_the_next_batch(fresh: Fresh) 
         Box::pin(async move {
             let late_event = request(&["a2"], to(&["ada"]), None);
             late.notify().accept(vec![late_event]).await.unwrap();
-            late.fanouts().drain(&Silent).await.unwrap();
+            late.fanouts().drain(&NoProgress).await.unwrap();
         })
     });
 
@@ -155,7 +155,7 @@ async fn each_immediate_event_is_one_email_until_its_type_is_muted(fresh: Fresh)
     let app = town.process();
     let events = ["a1", "a2"].map(|work| request(&[work], to(&["ada"]), None));
     app.notify().accept(events.to_vec()).await.unwrap();
-    app.fanouts().drain(&Silent).await.unwrap();
+    app.fanouts().drain(&NoProgress).await.unwrap();
     assert_eq!(send_due_at(&town, 0).await.sent, 2);
 
     let route = |route| {
@@ -190,13 +190,13 @@ async fn an_event_fanned_out_again_is_emailed_once(fresh: Fresh) {
             town.process().notify().accept(vec![event]).await.unwrap();
             let dies: Arc<dyn Store> =
                 FailingStore::new(town.store.clone(), nth, fault, Then::StaysDown);
-            let died = town.process_on(&dies).fanouts().drain(&Silent).await.is_err();
+            let died = town.process_on(&dies).fanouts().drain(&NoProgress).await.is_err();
             // If the event joined a batch, send that batch before the second fan-out.
             town.clock.advance(TimeDelta::minutes(5));
             town.send_due().await;
 
             town.clock.advance(TimeDelta::minutes(30));
-            town.process().fanouts().drain(&Silent).await.unwrap();
+            town.process().fanouts().drain(&NoProgress).await.unwrap();
             town.clock.advance(TimeDelta::minutes(5));
             town.send_due().await;
 
@@ -227,7 +227,7 @@ async fn withdrawn_objects_are_excluded_and_an_empty_batch_is_canceled(fresh: Fr
     let tally = send_due_at(&town, 300).await;
 
     assert_eq!((tally.sent, tally.events, tally.canceled), (1, 1, 1));
-    assert!(town.emails()[0].filled().text.contains("Work Artwork:a2."));
+    assert!(town.emails()[0].fill_links().text.contains("Work Artwork:a2."));
     let row = town.deliveries_of("ben").await.remove(0);
     let reason = row.outcome.reason.as_deref();
     assert_eq!(reason, Some("nothing is left that applies"));
@@ -257,7 +257,7 @@ async fn users_who_may_not_be_emailed_get_no_batch_email(fresh: Fresh) {
     let town = Town::found(&fresh, true, BATCHED).await;
     town.happens(&["a1"], to(&["ada", "ben", "cem", "dee", "nobody"])).await;
     let ada = tidings::domain::Address::new("ada@example.org").unwrap();
-    let bounced = Suppression::new(&ada, Reason::HardBounce, at(1), "esp");
+    let bounced = Suppression::new(&ada, SuppressionReason::HardBounce, at(1), "esp");
     fresh.suppress(&[bounced]).await;
     town.change("ben", |user| user.unsubscribed = Some(at(2))).await;
 
@@ -325,7 +325,7 @@ async fn types_with_the_same_batch_key_share_an_email(fresh: Fresh) {
     ];
     let app = town.process();
     app.notify().accept(events).await.unwrap();
-    app.fanouts().drain(&Silent).await.unwrap();
+    app.fanouts().drain(&NoProgress).await.unwrap();
 
     assert_eq!(send_due_at(&town, 300).await.sent, 4);
 
@@ -365,9 +365,9 @@ async fn a_retried_batch_that_is_rejected_again_fails_again(fresh: Fresh) {
 
     town.answer([refused("no")]);
     let again = ledger.retry(std::slice::from_ref(&row.id)).await.unwrap();
-    assert_eq!((again.again, send_due_at(&town, 301).await.failed), (1, 1));
+    assert_eq!((again.reopened, send_due_at(&town, 301).await.failed), (1, 1));
     let again = ledger.retry(std::slice::from_ref(&row.id)).await.unwrap();
-    assert_eq!((again.again, send_due_at(&town, 302).await.sent), (1, 1));
+    assert_eq!((again.reopened, send_due_at(&town, 302).await.sent), (1, 1));
 
     assert_eq!(town.emails().len(), 1);
 }
@@ -397,7 +397,7 @@ async fn a_user_with_many_emails_does_not_delay_other_users(fresh: Fresh) {
     app.notify().accept(many).await.unwrap();
     let one = request(&["a3"], to(&["ben"]), None);
     app.notify().accept(vec![one]).await.unwrap();
-    app.fanouts().drain(&Silent).await.unwrap();
+    app.fanouts().drain(&NoProgress).await.unwrap();
 
     assert_eq!(send_due_at(&town, 0).await.sent, 21);
 
@@ -412,7 +412,7 @@ async fn users_take_turns_even_if_their_batches_close_separately(fresh: Fresh) {
     let app = town.process();
     for work in ["a1", "a2", "a3"] {
         town.happens(&[work], to(&["ada"])).await;
-        app.batches().drain(&Silent).await.unwrap();
+        app.batches().drain(&NoProgress).await.unwrap();
     }
     town.happens(&["a4"], to(&["ben"])).await;
 
@@ -447,27 +447,27 @@ async fn repeated_events_about_one_object_are_shown_once(fresh: Fresh) {
     let tally = send_due_at(&town, 300).await;
 
     assert_eq!((tally.sent, tally.events), (1, 1));
-    assert!(!town.emails()[0].filled().text.contains("more"));
+    assert!(!town.emails()[0].fill_links().text.contains("more"));
 }
 
 async fn an_accumulator_holds_a_limited_number_of_ended_batches(fresh: Fresh) {
     let config = "types.ArtworkPublished.route = \"immediate\"";
     let town = Town::found(&fresh, true, config).await;
     let events: Vec<_> =
-        (0..MOST_ENDED + 50).map(|n| request(&[["a1", "a2"][n % 2]], to(&["ada"]), None)).collect();
+        (0..MAX_ENDED + 50).map(|n| request(&[["a1", "a2"][n % 2]], to(&["ada"]), None)).collect();
     let app = town.process();
     for part in events.chunks(100) {
         app.notify().accept(part.to_vec()).await.unwrap();
     }
 
     // No closer runs until all events are fanned out.
-    app.fanouts().drain(&Silent).await.unwrap();
+    app.fanouts().drain(&NoProgress).await.unwrap();
 
     let all = batches(&town).await;
-    assert_eq!(all.len(), MOST_ENDED + 50);
+    assert_eq!(all.len(), MAX_ENDED + 50);
     let accumulator = town.store.accumulator_of(all[0].id).await;
     let ended = accumulator.map_or(0, |accumulator| accumulator.ended.len());
-    assert!(ended <= MOST_ENDED, "{ended}");
+    assert!(ended <= MAX_ENDED, "{ended}");
     assert_eq!(town.send_due().await.sent, events.len() as u64);
 }
 
@@ -479,12 +479,12 @@ async fn a_marker_lists_only_events_stored_within_the_day_cap(fresh: Fresh) {
         let events: Vec<_> = (0..100).map(|_| request(&["a1"], to(&["ada"]), None)).collect();
         app.notify().accept(events).await.unwrap();
     }
-    app.fanouts().drain(&Silent).await.unwrap();
+    app.fanouts().drain(&NoProgress).await.unwrap();
 
     assert_eq!(send_due_at(&town, 300).await.sent, 1);
 
     let entries = fresh.entries_of(&user("ada"), Day::of(saturday())).await;
-    let Some(Entry::Mailed(mailed)) = entries.last() else {
+    let Some(Entry::BatchMarker(mailed)) = entries.last() else {
         panic!("{:?} is no mark", entries.last());
     };
     assert_eq!((entries.len(), mailed.fanouts.len()), (101, 100));

@@ -1,7 +1,7 @@
 //! Tests of brands in input validation, dry runs and links.
 
 use tidings::clock::Clock as _;
-use tidings::engine::Silent;
+use tidings::engine::NoProgress;
 use tidings::engine::digest::DigestRequest as Run;
 use tidings::render::WebPage;
 use tidings::render::pages::Notice;
@@ -28,7 +28,7 @@ async fn a_dry_run_counts_the_emails_of_each_brand(fresh: Fresh) {
     );
     let request = Run { dry_run: true, ..Run::default() };
 
-    let (report, found) = app.dry_run().run(&request, &Silent).await.unwrap();
+    let (report, found) = app.dry_run().run(&request, &NoProgress).await.unwrap();
 
     assert_eq!(
         report.dry_run.warnings(),
@@ -48,8 +48,8 @@ async fn an_unconfigured_brand_is_rejected_with_the_configured_names(fresh: Fres
     let user = |json: &str| serde_json::from_str(json).unwrap();
     let put = |json: &str| {
         let input = user(json);
-        let people = app.people();
-        async move { people.put(vec![input]).await.map_err(|error| error.to_string()) }
+        let people = app.users();
+        async move { people.put_users(vec![input]).await.map_err(|error| error.to_string()) }
     };
     let accept = |request| {
         let notify = app.notify();
@@ -68,7 +68,7 @@ async fn an_unconfigured_brand_is_rejected_with_the_configured_names(fresh: Fres
     let lines = "{\"id\":\"x\",\"brand\":\"gone\"}\n{\"id\":\"y\",\"brand\":\"umbrage\"}\n";
     std::fs::write(file.path(), lines).unwrap();
     let users = tidings::engine::users::import::ImportKind::Users;
-    let imported = app.import().file(&users, file.path(), &Silent).await.unwrap();
+    let imported = app.import().import_file(&users, file.path(), &NoProgress).await.unwrap();
 
     assert_eq!(unknown, named);
     assert!(in_digests.unwrap_err().contains("has events of several brands"));
@@ -88,11 +88,11 @@ async fn a_link_opens_its_brands_pages_and_applies_to_all_brands(fresh: Fresh) {
     happens(&app, vec![comment("remark-1", &["ada"], brand(WORDS[1]))]).await;
     app.sender().drain().await.unwrap();
     let email = town.emails().remove(0);
-    let link = email.personal.unwrap().unsubscribe.unwrap();
+    let link = email.links.unwrap().unsubscribe.unwrap();
     let token = link.strip_prefix("https://mail.acmeish.example/u/").unwrap();
 
     let opened = app.identities.default.links.open(token, town.clock.now()).await.unwrap().unwrap();
-    app.people().stop(&opened.user, &opened.stop).await.unwrap();
+    app.users().stop_emails(&opened.user, &opened.stop).await.unwrap();
     happens(
         &app,
         vec![

@@ -11,8 +11,8 @@ use tidings::app::{App, Mailers};
 use tidings::clock::Ids;
 use tidings::config::Config;
 use tidings::domain::{BrandName, DeliveryState, EventType, ObjectId};
-use tidings::email::Certainty;
-use tidings::engine::Silent;
+use tidings::email::Resolution;
+use tidings::engine::NoProgress;
 use tidings::engine::digest::DigestRequest as Run;
 use tidings::engine::ingest::NewEvent;
 use tokio::time::timeout;
@@ -88,20 +88,20 @@ pub(super) fn brand(name: &str) -> Option<BrandName> {
 
 /// Creates a process of the town with another configuration, including its providers.
 fn process(town: &Town, config: &str) -> App {
-    let mailers = Mailers::of(&Config::parse(config).unwrap()).unwrap();
+    let mailers = Mailers::from_config(&Config::parse(config).unwrap()).unwrap();
     assembled(town, config, mailers)
 }
 
 /// Like [`process`], but all brands send to the town's postbox.
 pub(super) fn by_postbox(town: &Town, config: &str) -> App {
-    let mailers = Mailers::one(town.postbox.clone(), &Config::parse(config).unwrap());
+    let mailers = Mailers::shared(town.postbox.clone(), &Config::parse(config).unwrap());
     assembled(town, config, mailers)
 }
 
 fn assembled(town: &Town, config: &str, mailers: Mailers) -> App {
     let (store, clock) = (town.store.clone(), town.clock.clone());
     let (themes, config) = (themes(config), Config::parse(config).unwrap());
-    App::of(config, store, mailers, themes, clock, Arc::new(Ids::random()))
+    App::from_parts(config, store, mailers, themes, clock, Arc::new(Ids::random()))
 }
 
 pub(super) fn comment(object: &str, people: &[&str], of: Option<BrandName>) -> NewEvent {
@@ -114,8 +114,8 @@ pub(super) fn comment(object: &str, people: &[&str], of: Option<BrandName>) -> N
 
 pub(super) async fn happens(app: &App, requests: Vec<NewEvent>) {
     app.notify().accept(requests).await.unwrap();
-    app.fanouts().drain(&Silent).await.unwrap();
-    app.batches().drain(&Silent).await.unwrap();
+    app.fanouts().drain(&NoProgress).await.unwrap();
+    app.batches().drain(&NoProgress).await.unwrap();
 }
 
 /// Returns the brand words in the headers and the body of a request.
@@ -141,7 +141,7 @@ async fn emails_of_different_brands_in_one_run_share_no_content(fresh: Fresh) {
     happens(&app, vec![comment("remark-1", &people, None)]).await;
 
     town.clock.set(monday(0));
-    let report = app.digests().run(&Run::default(), &Silent).await.unwrap();
+    let report = app.digests().run(&Run::default(), &NoProgress).await.unwrap();
 
     assert_eq!((report.emails.sent, report.emails.failed), (60, 0), "{report:?}");
     let (mut emails, mut of) = (0, BTreeMap::<&str, usize>::new());
@@ -201,15 +201,15 @@ async fn a_branded_event_is_emailed_as_its_brand_and_not_in_a_digest(fresh: Fres
     .await;
 
     town.clock.advance(TimeDelta::minutes(10));
-    app.batches().drain(&Silent).await.unwrap();
+    app.batches().drain(&NoProgress).await.unwrap();
     town.clock.set(monday(0));
-    app.digests().run(&Run::default(), &Silent).await.unwrap();
+    app.digests().run(&Run::default(), &NoProgress).await.unwrap();
 
     let mut shown: Vec<(String, Vec<&str>, Vec<&str>)> = town
         .emails()
         .iter()
         .map(|email| {
-            let filled = email.filled();
+            let filled = email.fill_links();
             let all = format!("{} {} {:?}", filled.html, filled.text, email.headers());
             let all = all.to_lowercase();
             let events = ["remark-1", "remark-2", "remark-3", "remark-4"].into_iter();
@@ -244,7 +244,7 @@ async fn deliveries_for_an_unconfigured_brand_stay_pending(fresh: Fresh) {
 
     let app = by_postbox(&town, "brands.other.site.name = \"Other\"");
     let request = Run { patience: Some(TimeDelta::zero()), ..Run::default() };
-    app.digests().run(&request, &Silent).await.unwrap();
+    app.digests().run(&request, &NoProgress).await.unwrap();
 
     assert_eq!(town.emailed_to("ada"), [] as [&str; 0]);
     assert_eq!(town.emailed_to("ben"), ["a1"]);
@@ -252,21 +252,21 @@ async fn deliveries_for_an_unconfigured_brand_stay_pending(fresh: Fresh) {
     assert_eq!(row.state, DeliveryState::Pending);
     let reason = row.outcome.reason.as_deref();
     assert_eq!(reason, Some("the brand gone is not configured"));
-    let story = app.compose().story(row).await.unwrap();
-    assert_eq!(story.barred.as_deref(), Some("the brand gone is not configured"));
+    let story = app.compose().describe_delivery(row).await.unwrap();
+    assert_eq!(story.send_obstacle.as_deref(), Some("the brand gone is not configured"));
     let explained = app.explain().user(&crate::support::user("ada"), None).await.unwrap();
     assert!(explained.brand.is_some_and(|brand| !brand.configured));
 
     let app = by_postbox(&town, "brands.gone.site.name = \"Gone\"");
     town.clock.advance(TimeDelta::hours(1));
-    app.digests().run(&request, &Silent).await.unwrap();
-    app.digests().run(&request, &Silent).await.unwrap();
+    app.digests().run(&request, &NoProgress).await.unwrap();
+    app.digests().run(&request, &NoProgress).await.unwrap();
 
     assert_eq!(town.emailed_to("ada"), ["a1"]);
     let emails = town.emails();
     let adas: Vec<_> = emails.iter().filter(|email| email.to.reveal().starts_with("ada")).collect();
     assert_eq!(adas.len(), 1);
-    assert!(adas[0].filled().html.contains("Gone"));
+    assert!(adas[0].fill_links().html.contains("Gone"));
 }
 
 async fn a_delivery_for_a_missing_brand_fails_and_its_events_are_sent_later(fresh: Fresh) {
@@ -276,10 +276,10 @@ async fn a_delivery_for_a_missing_brand_fails_and_its_events_are_sent_later(fres
     town.clock.set(monday(0));
     let app = town.process();
     let request = Run { patience: Some(TimeDelta::zero()), ..Run::default() };
-    app.digests().run(&request, &Silent).await.unwrap();
+    app.digests().run(&request, &NoProgress).await.unwrap();
 
     town.clock.advance(TimeDelta::days(3));
-    app.digests().run(&request, &Silent).await.unwrap();
+    app.digests().run(&request, &NoProgress).await.unwrap();
     let row = town.deliveries_of("ada").await.remove(0);
     town.change("ada", |user| user.brand = None).await;
     town.digests_at(monday(1)).await;
@@ -292,20 +292,20 @@ async fn a_delivery_for_a_missing_brand_fails_and_its_events_are_sent_later(fres
 }
 
 async fn a_repeated_call_uses_the_brand_of_the_first_call(fresh: Fresh) {
-    let town = Town::with(&fresh, Certainty::Repeat { within: None }, "").await;
+    let town = Town::with(&fresh, Resolution::Repeat { within: None }, "").await;
     let app = by_postbox(&town, "brands.acme.site.name = \"Acmeish\"");
     town.change("ada", |user| user.brand = brand("acme")).await;
     town.happens(&["a1"], to(&["ada"])).await;
     town.answer([lost()]);
     town.clock.set(monday(0));
     let request = Run { patience: Some(TimeDelta::zero()), ..Run::default() };
-    app.digests().run(&request, &Silent).await.unwrap();
+    app.digests().run(&request, &NoProgress).await.unwrap();
     let row = town.deliveries_of("ada").await.remove(0);
     assert_eq!(row.state, DeliveryState::Sending);
 
     town.change("ada", |user| user.brand = None).await;
     town.clock.advance(TimeDelta::minutes(1));
-    app.digests().run(&request, &Silent).await.unwrap();
+    app.digests().run(&request, &NoProgress).await.unwrap();
 
     let calls = town.calls();
     assert_eq!(calls.len(), 2, "{calls:?}");
@@ -313,7 +313,7 @@ async fn a_repeated_call_uses_the_brand_of_the_first_call(fresh: Fresh) {
     let acme = brand("acme");
     assert_eq!(app.identities.brand_of_call(&calls[0].reference), acme.as_ref());
     assert_eq!(town.emails().len(), 1);
-    assert!(town.emails()[0].filled().html.contains("Acmeish"));
+    assert!(town.emails()[0].fill_links().html.contains("Acmeish"));
     let row = town.deliveries_of("ada").await.remove(0);
     assert_eq!(row.state, DeliveryState::Sent);
 }
@@ -330,7 +330,7 @@ async fn a_rate_limited_account_does_not_delay_other_brands(fresh: Fresh) {
     town.clock.set(monday(0));
     let request = Run { patience: Some(TimeDelta::zero()), ..Run::default() };
 
-    app.digests().run(&request, &Silent).await.unwrap();
+    app.digests().run(&request, &NoProgress).await.unwrap();
     // Other processes observe the wait too. It applies to this account only.
     let other = process(&town, &three(&shared.url, &acmes.url));
     town.happens(&["a2"], to(&["ada", "ben"])).await;
@@ -363,7 +363,7 @@ async fn successes_of_one_account_do_not_hide_lost_calls_of_another(fresh: Fresh
         app.sender().drain().await.unwrap();
     }
 
-    let pause = app.deliveries().pause().await.unwrap();
+    let pause = app.deliveries().current_pause().await.unwrap();
     let reason = pause.map(|pause| pause.reason).unwrap_or_default();
     assert!(reason.contains("the last 3 calls"), "{reason}");
     assert_eq!(acmes.requests().len(), 3);
@@ -373,14 +373,14 @@ async fn successes_of_one_account_do_not_hide_lost_calls_of_another(fresh: Fresh
 /// A brand's call has an unknown outcome. It is not repeated while a digest's call is in progress
 /// at the same account.
 async fn a_lost_call_is_not_repeated_while_its_account_is_in_use(fresh: Fresh) {
-    let town = Town::with(&fresh, Certainty::Repeat { within: None }, "").await;
+    let town = Town::with(&fresh, Resolution::Repeat { within: None }, "").await;
     let nowhere = "http://127.0.0.1:9";
     let text = three(nowhere, nowhere);
     let config = Config::parse(&text).unwrap();
     // The default has another account.
     let mailers = Mailers {
-        default: Mailers::of(&config).unwrap().default,
-        ..Mailers::one(town.postbox.clone(), &config)
+        default: Mailers::from_config(&config).unwrap().default,
+        ..Mailers::shared(town.postbox.clone(), &config)
     };
     let app = Arc::new(assembled(&town, &text, mailers));
     for person in ["ada", "ben"] {
@@ -403,7 +403,7 @@ async fn a_lost_call_is_not_repeated_while_its_account_is_in_use(fresh: Fresh) {
         .boxed()
     });
 
-    app.digests().run(&Run::default(), &Silent).await.unwrap();
+    app.digests().run(&Run::default(), &NoProgress).await.unwrap();
 
     let (waited, step) = again.lock().unwrap().take().expect("no call was made");
     assert!(waited, "the call was made again beside the digest's");
@@ -422,7 +422,7 @@ async fn all_links_of_an_email_use_its_brand(fresh: Fresh) {
     app.sender().drain().await.unwrap();
 
     let email = town.emails().remove(0);
-    let text = email.filled().text;
+    let text = email.fill_links().text;
     let links = text.lines().filter(|line| line.contains("/u/"));
     let links: Vec<&str> = links.collect();
     assert_eq!(links.len(), 3, "{text}");

@@ -8,7 +8,7 @@ use tidings::domain::type_policy::Route;
 use tidings::domain::user::TypePreference;
 use tidings::domain::{Cadence, DeliveryState};
 use tidings::email::Outcome;
-use tidings::engine::Silent;
+use tidings::engine::NoProgress;
 use tidings::engine::digest::DigestRequest;
 
 use crate::support::town::{
@@ -75,16 +75,16 @@ async fn an_event_after_the_digest_hour_is_in_the_next_period(fresh: Fresh) {
 async fn timing_now_ignores_the_digest_hour_but_sends_once_per_period(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada"])).await;
-    let now = DigestRequest { now: true, ..DigestRequest::default() };
+    let now = DigestRequest { ignore_hours: true, ..DigestRequest::default() };
 
-    let first = town.process().digests().run(&now, &Silent).await.unwrap();
+    let first = town.process().digests().run(&now, &NoProgress).await.unwrap();
     town.happens(&["a2"], to(&["ada"])).await;
-    let second = town.process().digests().run(&now, &Silent).await.unwrap();
+    let second = town.process().digests().run(&now, &NoProgress).await.unwrap();
     town.digests_at(monday(0)).await;
 
     assert_eq!(first.emails.sent, 1);
     assert_eq!(second.emails.sent, 0);
-    assert_eq!(second.users.mailed_already, 1);
+    assert_eq!(second.users.emailed_already, 1);
     let sent: Vec<_> = town.emails().iter().map(|email| email.delivery.to_string()).collect();
     assert_eq!(sent, ["digest:ada:weekly:2014-W16", "digest:ada:weekly:2014-W17"]);
 }
@@ -95,7 +95,7 @@ async fn a_dry_run_counts_digests_and_writes_nothing(fresh: Fresh) {
     town.clock.set(monday(0));
     let request = DigestRequest { dry_run: true, ..DigestRequest::default() };
 
-    let report = town.process().digests().run(&request, &Silent).await.unwrap();
+    let report = town.process().digests().run(&request, &NoProgress).await.unwrap();
 
     assert_eq!(report.due.users, 2);
     assert_eq!(report.due.events, 2);
@@ -111,7 +111,7 @@ async fn an_event_between_read_and_flush_is_in_the_next_digest(fresh: Fresh) {
     town.meanwhile(move || {
         Box::pin(async move {
             bystander.notify().accept(vec![request(&["a2"], to(&["ada"]), None)]).await.unwrap();
-            bystander.fanouts().drain(&Silent).await.unwrap();
+            bystander.fanouts().drain(&NoProgress).await.unwrap();
         })
     });
 
@@ -252,9 +252,9 @@ async fn concurrent_schedulers_send_one_email_per_user(fresh: Fresh) {
     let (a, b, c) = (town.process(), town.process_on(&fresh.second().handle()), town.process());
     let (a, b, c) = (a.digests(), b.digests(), c.digests());
     let reports = futures::try_join!(
-        a.run(&request, &Silent),
-        b.run(&request, &Silent),
-        c.run(&request, &Silent)
+        a.run(&request, &NoProgress),
+        b.run(&request, &NoProgress),
+        c.run(&request, &NoProgress)
     )
     .unwrap();
 
@@ -321,11 +321,11 @@ async fn a_limit_ends_the_run_and_the_next_one_continues(fresh: Fresh) {
     town.clock.set(monday(0));
     let request = DigestRequest { limit: Some(2), ..DigestRequest::default() };
 
-    let first = town.process().digests().run(&request, &Silent).await.unwrap();
-    let second = town.process().digests().run(&request, &Silent).await.unwrap();
+    let first = town.process().digests().run(&request, &NoProgress).await.unwrap();
+    let second = town.process().digests().run(&request, &NoProgress).await.unwrap();
 
     assert_eq!(
-        (first.emails.sent, first.limited, second.emails.sent, second.limited),
+        (first.emails.sent, first.is_limited, second.emails.sent, second.is_limited),
         (2, true, 1, false)
     );
 }

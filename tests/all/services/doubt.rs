@@ -9,11 +9,11 @@ use tidings::app::App;
 use tidings::clock::Clock;
 use tidings::domain::delivery::OperatorDecision;
 use tidings::domain::{Cadence, DeliveryState};
-use tidings::email::{Certainty, Outcome};
-use tidings::engine::Silent;
-use tidings::engine::delivery::operator_actions::Settled;
+use tidings::email::{Outcome, Resolution};
+use tidings::engine::NoProgress;
+use tidings::engine::delivery::operator_actions::SettledCounts;
 use tidings::engine::digest::DigestRequest;
-use tidings::store::Span;
+use tidings::store::TimeRange;
 
 use super::sending::{run, state};
 use crate::support::Fresh;
@@ -97,7 +97,7 @@ async fn an_unknown_email_that_is_rejected_later_is_unknown_again(fresh: Fresh) 
 }
 
 async fn a_call_is_not_queried_or_repeated_at_another_account(fresh: Fresh) {
-    for certainty in [Certainty::Repeat { within: None }, Certainty::Ask] {
+    for certainty in [Resolution::Repeat { within: None }, Resolution::Query] {
         fresh.clear().await;
         let town = Town::with(&fresh, certainty, "").await;
         town.happens(&["a1"], to(&["ada"])).await;
@@ -114,7 +114,7 @@ async fn a_call_is_not_queried_or_repeated_at_another_account(fresh: Fresh) {
 }
 
 async fn a_wait_that_a_query_requests_also_delays_sends(fresh: Fresh) {
-    let town = Town::with(&fresh, Certainty::Ask, "delivery.chunk = 1\n").await;
+    let town = Town::with(&fresh, Resolution::Query, "delivery.chunk = 1\n").await;
     town.happens(&["a1"], to(&["ada"])).await;
     town.answer([lost()]);
     let process = town.process();
@@ -135,7 +135,7 @@ async fn a_wait_that_a_query_requests_also_delays_sends(fresh: Fresh) {
 }
 
 async fn a_requested_wait_starts_when_the_answer_arrives(fresh: Fresh) {
-    let town = Town::with(&fresh, Certainty::Ask, "delivery.chunk = 1\n").await;
+    let town = Town::with(&fresh, Resolution::Query, "delivery.chunk = 1\n").await;
     town.happens(&["a1"], to(&["ada"])).await;
     town.answer([lost()]);
     let process = town.process();
@@ -157,12 +157,12 @@ async fn a_requested_wait_starts_when_the_answer_arrives(fresh: Fresh) {
 /// Runs the digests of this process at this time, without waiting for deferred emails.
 async fn run_briefly(town: &Town, process: &App, at: DateTime<Utc>) {
     town.clock.set(at);
-    let now = DigestRequest { now: true, ..DigestRequest::default() };
-    process.digests().run(&now, &Silent).await.unwrap();
+    let now = DigestRequest { ignore_hours: true, ..DigestRequest::default() };
+    process.digests().run(&now, &NoProgress).await.unwrap();
 }
 
 async fn an_email_excluded_from_a_repeated_call_does_not_fail(fresh: Fresh) {
-    let town = Town::with(&fresh, Certainty::Repeat { within: None }, "").await;
+    let town = Town::with(&fresh, Resolution::Repeat { within: None }, "").await;
     town.happens(&["a1"], to(&["ada"])).await;
     let unsendable = Outcome::Unsendable("it has no recipient any more".into());
     town.answer([cut_off(), unsendable]);
@@ -174,7 +174,7 @@ async fn an_email_excluded_from_a_repeated_call_does_not_fail(fresh: Fresh) {
 }
 
 async fn an_email_whose_query_succeeds_reports_its_events(fresh: Fresh) {
-    let town = Town::with(&fresh, Certainty::Ask, "").await;
+    let town = Town::with(&fresh, Resolution::Query, "").await;
     town.happens(&["a1", "a2"], to(&["ada"])).await;
     town.answer([lost()]);
 
@@ -194,19 +194,19 @@ async fn unknown_emails_can_be_settled_by_call_and_by_time(fresh: Fresh) {
         town.digests_at(monday(week as i64)).await;
     }
     let call = town.deliveries_of("ada").await[0].attempts.call.clone();
-    let of_last = Span { since: Some(monday(2)), until: None };
+    let of_last = TimeRange { since: Some(monday(2)), until: None };
 
     let (first, last) = (
-        ledger.unknown(call.as_deref(), &Span::default()).await,
-        ledger.unknown(None, &of_last).await,
+        ledger.find_unknown(call.as_deref(), &TimeRange::default()).await,
+        ledger.find_unknown(None, &of_last).await,
     );
     let sent = ledger.settle_all(&first.unwrap(), OperatorDecision::Sent).await;
     let last = last.unwrap();
     let not_sent = ledger.settle_all(&last, OperatorDecision::NotSent).await.unwrap();
     let again = ledger.settle_all(&last, OperatorDecision::NotSent).await.unwrap();
 
-    let one = Settled { settled: 1, busy: 0 };
-    assert_eq!((sent.unwrap(), not_sent, again), (one, one, Settled::default()));
+    let one = SettledCounts { settled: 1, busy: 0 };
+    assert_eq!((sent.unwrap(), not_sent, again), (one, one, SettledCounts::default()));
     assert_eq!(state(&town, "ada").await, DeliveryState::Sent);
     assert_eq!(state(&town, "ben").await, DeliveryState::Unknown);
     assert_eq!(state(&town, "cem").await, DeliveryState::Pending);

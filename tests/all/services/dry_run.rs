@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use tidings::domain::type_policy::Route;
 use tidings::domain::user::TypePreference;
 use tidings::domain::{Address, BrandName, Cadence, Object, User};
-use tidings::email::Place;
-use tidings::engine::Silent;
+use tidings::email::LinkPlaceholder;
+use tidings::engine::NoProgress;
 use tidings::engine::digest::DigestRequest;
 use tidings::render::dry_run_page::{DryRunEmails, DryRunPage};
 use tidings::wire::run_report::DigestReport;
@@ -30,7 +30,7 @@ const LINKS: &str = "server.public_url = \"https://news.example.org\"\n";
 
 async fn dry_run(town: &Town, request: &DigestRequest) -> (DigestReport, DryRunEmails) {
     let dry_run = town.process().dry_run();
-    dry_run.run(request, &Silent).await.unwrap()
+    dry_run.run(request, &NoProgress).await.unwrap()
 }
 
 /// Accepts a `ShowOpened` event about these objects for these users, and fans it out.
@@ -40,7 +40,7 @@ async fn show(town: &Town, objects: &[&str], people: &[&str]) {
     let mut event = request(objects, to(people), None);
     event.kind = kind("ShowOpened");
     app.notify().accept(vec![event]).await.unwrap();
-    app.fanouts().drain(&Silent).await.unwrap();
+    app.fanouts().drain(&NoProgress).await.unwrap();
 }
 
 async fn a_dry_run_shows_the_emails_that_a_run_sends(fresh: Fresh) {
@@ -62,7 +62,7 @@ async fn a_dry_run_shows_the_emails_that_a_run_sends(fresh: Fresh) {
     assert_eq!(report.users.scanned, ran.users.scanned);
     assert_eq!(report.users.withdrawn, 1);
     let shown = town.emails().into_iter().map(|email| {
-        let shown = email.content.with(Place::nowhere);
+        let shown = email.content.fill_with(LinkPlaceholder::preview_url);
         (shown.subject, Some(shown.html))
     });
     let found = found.emails.into_iter();
@@ -78,7 +78,7 @@ async fn a_dry_run_only_reads(fresh: Fresh) {
     let store: std::sync::Arc<dyn tidings::store::Store> = watched.clone();
 
     let dry_run = town.process_on(&store).dry_run();
-    let (report, _) = dry_run.run(&DigestRequest::default(), &Silent).await.unwrap();
+    let (report, _) = dry_run.run(&DigestRequest::default(), &NoProgress).await.unwrap();
 
     assert_eq!(report.due.users, 2);
     let reading = [
@@ -146,7 +146,7 @@ async fn a_report_contains_no_address_and_no_working_link(fresh: Fresh) {
 
     let app = town.process();
     let dry_run = app.dry_run();
-    let (_, found) = dry_run.run(&DigestRequest::default(), &Silent).await.unwrap();
+    let (_, found) = dry_run.run(&DigestRequest::default(), &NoProgress).await.unwrap();
     let contents =
         DryRunPage { at: String::new(), counts: Vec::new(), warnings: Vec::new(), found };
     let page = contents.render(&app.config.site).unwrap();
@@ -154,9 +154,12 @@ async fn a_report_contains_no_address_and_no_working_link(fresh: Fresh) {
     for hidden in ["ada@", "ben@", "dee@", "/u/", "https://news.example.org"] {
         assert!(!page.contains(hidden), "{hidden}");
     }
-    for shown in
-        ["<td>ada</td>", "<td>ben</td>", Place::Unsubscribe.nowhere(), Place::Preferences.nowhere()]
-    {
+    for shown in [
+        "<td>ada</td>",
+        "<td>ben</td>",
+        LinkPlaceholder::Unsubscribe.preview_url(),
+        LinkPlaceholder::Preferences.preview_url(),
+    ] {
         assert!(page.contains(shown), "{shown}");
     }
 }
@@ -179,8 +182,8 @@ async fn the_first_emails_are_rendered_and_counts_stay_exact(fresh: Fresh) {
 
     let mut dry_run = town.process().dry_run();
     dry_run.max_rendered = 20;
-    let (report, found) = dry_run.run(&DigestRequest::default(), &Silent).await.unwrap();
-    let (_, again) = dry_run.run(&DigestRequest::default(), &Silent).await.unwrap();
+    let (report, found) = dry_run.run(&DigestRequest::default(), &NoProgress).await.unwrap();
+    let (_, again) = dry_run.run(&DigestRequest::default(), &NoProgress).await.unwrap();
 
     assert_eq!((found.total, report.due.events), (60, 120));
     assert_eq!(found.emails.len(), 20);
@@ -197,7 +200,7 @@ async fn the_sizes_of_emails_are_measured(fresh: Fresh) {
         .map(|id| Object {
             title: Some(format!("{id} {}", "a very long title ".repeat(8))),
             url: Some(format!("https://example.org/{id}/{}", "x".repeat(300))),
-            ..Object::bare(id.parse().unwrap())
+            ..Object::without_data(id.parse().unwrap())
         })
         .collect();
     town.store.put_objects(&works).await.unwrap();
@@ -226,7 +229,7 @@ async fn a_limit_bounds_the_emails(fresh: Fresh) {
 
     let (report, found) = dry_run(&town, &limited).await;
 
-    assert_eq!((found.total, report.limited), (2, true));
+    assert_eq!((found.total, report.is_limited), (2, true));
 }
 
 async fn users_of_a_missing_brand_are_counted_separately(fresh: Fresh) {
@@ -238,6 +241,6 @@ async fn users_of_a_missing_brand_are_counted_separately(fresh: Fresh) {
 
     let (report, found) = dry_run(&town, &DigestRequest::default()).await;
 
-    assert_eq!((report.due.users, report.dry_run.no_brand), (2, 1));
+    assert_eq!((report.due.users, report.dry_run.waits_for_brand), (2, 1));
     assert_eq!((found.total, found.emails[0].events), (1, 1));
 }

@@ -12,11 +12,13 @@ use tidings::app::App;
 use tidings::clock::Clock;
 use tidings::domain::feed_marks::Mark;
 use tidings::domain::user::TypePreference;
-use tidings::domain::{Address, Cadence, Day, Object, Reason, Route, Subject, Suppression, User};
-use tidings::engine::Silent;
+use tidings::domain::{
+    Address, Cadence, Day, Object, Route, Subject, Suppression, SuppressionReason, User,
+};
+use tidings::engine::NoProgress;
 use tidings::engine::ingest::NewEvent;
 use tidings::engine::users::input::MuteInput;
-use tidings::wire::explanation::Why;
+use tidings::wire::explanation::EventStatus;
 use tidings::wire::feed::FeedPage;
 
 use crate::support::town::{Town, monday, mostly_on_sqlite, request, to};
@@ -145,17 +147,23 @@ impl World {
     }
 
     /// Returns why no email may include the event, before its route is known.
-    fn unfit(&self, person: &Person, kind: &str, object: &str, at: DateTime<Utc>) -> Option<Why> {
+    fn unfit(
+        &self,
+        person: &Person,
+        kind: &str,
+        object: &str,
+        at: DateTime<Utc>,
+    ) -> Option<EventStatus> {
         if self.is_retracted(object, at) {
-            return Some(Why::Retracted);
+            return Some(EventStatus::Retracted);
         }
         if Self::is_muted(person, kind, object, at) {
-            return Some(Why::Muted);
+            return Some(EventStatus::Muted);
         }
         match self.objects.get(object) {
             None if kind == "Loose" => None,
-            None => Some(Why::UnknownObject),
-            Some(State::Withdrawn) => Some(Why::Withdrawn),
+            None => Some(EventStatus::UnknownObject),
+            Some(State::Withdrawn) => Some(EventStatus::Withdrawn),
             Some(State::Shown) => None,
         }
     }
@@ -166,7 +174,7 @@ impl World {
         kind: &str,
         object: &str,
         at: DateTime<Utc>,
-    ) -> Option<Why> {
+    ) -> Option<EventStatus> {
         let is_early = person.digests_since.is_some_and(|since| at < since);
         // Marks are on what the feed showed.
         let is_seen = kind != "Hidden" && person.seen.is_some_and(|seen| at <= seen);
@@ -174,9 +182,9 @@ impl World {
             return Some(why);
         }
         if self.route(person, kind, at) != Route::Digest || (is_early && !is_mandatory(kind)) {
-            return Some(Why::NotForDigest);
+            return Some(EventStatus::NotForDigest);
         }
-        (is_seen && self.skips_seen).then_some(Why::Seen)
+        (is_seen && self.skips_seen).then_some(EventStatus::Seen)
     }
 
     /// The objects that the user's emails include.
@@ -240,7 +248,7 @@ impl World {
 
     /// Why the user gets each event in a digest or not, newest first; `None` for events on other
     /// ways.
-    fn reasons(&self, person: &Person) -> Vec<Option<Why>> {
+    fn reasons(&self, person: &Person) -> Vec<Option<EventStatus>> {
         let mut included = BTreeSet::new();
         let reason = |(kind, object, at): &(&'static str, String, DateTime<Utc>)| {
             let alone = matches!(self.route(person, kind, *at), Route::Batch | Route::Immediate);
@@ -252,16 +260,16 @@ impl World {
                 return Some(why);
             }
             if !included.insert(object.clone()) {
-                return Some(Why::Repeated);
+                return Some(EventStatus::Repeated);
             }
             let has_wish = match person.reach {
                 Reach::NoDigests | Reach::Unsubscribed => is_mandatory(kind),
                 _ => true,
             };
             Some(match Self::may_get(person, kind, true) {
-                true => Why::NextDigest,
-                false if has_wish => Why::Blocked,
-                false => Why::NoDigest,
+                true => EventStatus::NextDigest,
+                false if has_wish => EventStatus::Blocked,
+                false => EventStatus::NoDigest,
             })
         };
         let mut reasons: Vec<_> = person.events.iter().map(reason).collect();
@@ -291,8 +299,8 @@ async fn found(fresh: &Fresh, random: &mut Dice) -> (Town, World) {
             suppressed.push(Suppression::new(&address, reason, at, source));
         };
         match reach {
-            Reach::Bounced => suppress(Reason::HardBounce),
-            Reach::ComplainedByUnsubscribing => suppress(Reason::Unsubscribe),
+            Reach::Bounced => suppress(SuppressionReason::HardBounce),
+            Reach::ComplainedByUnsubscribing => suppress(SuppressionReason::Unsubscribe),
             Reach::Unsubscribed => record.unsubscribed = Some(town.clock.now()),
             Reach::NoDigests => record.digest.cadence = Some(Cadence::Never),
             Reach::Reachable | Reach::Unconfirmed => {}
@@ -344,7 +352,7 @@ async fn step(town: &Town, app: &App, world: &mut World, random: &mut Dice) {
             let of_event: Vec<&str> = objects.iter().map(String::as_str).collect();
             let request = NewEvent { kind: kind(kind_name), ..request(&of_event, to(&ids), None) };
             app.notify().accept(vec![request]).await.unwrap();
-            app.fanouts().drain(&Silent).await.unwrap();
+            app.fanouts().drain(&NoProgress).await.unwrap();
             for n in chosen {
                 let events = objects.iter().map(|object| (kind_name, object.clone(), now));
                 world.people[n].events.extend(events);
@@ -369,12 +377,12 @@ async fn step(town: &Town, app: &App, world: &mut World, random: &mut Dice) {
             let until = random.of(&until);
             let subject = Subject::new(&object).unwrap();
             let mute = MuteInput { until, title: None };
-            app.people().mute(&id, &subject, mute).await.unwrap();
+            app.users().mute(&id, &subject, mute).await.unwrap();
             world.people[n].mutes.insert(object, until);
         }
         11 => {
             let subject = Subject::new(&object).unwrap();
-            app.people().unmute(&id, &subject).await.unwrap();
+            app.users().unmute(&id, &subject).await.unwrap();
             if let Some(until) = world.people[n].mutes.get_mut(&object)
                 && until.is_none_or(|until| now < until)
             {
@@ -397,7 +405,7 @@ async fn step(town: &Town, app: &App, world: &mut World, random: &mut Dice) {
             let record = Object {
                 title: Some(format!("{object}.")),
                 notifiable: state == State::Shown,
-                ..Object::bare(object.parse().unwrap())
+                ..Object::without_data(object.parse().unwrap())
             };
             town.store.put_objects(&[record]).await.unwrap();
             world.objects.insert(object, state);
@@ -409,7 +417,7 @@ async fn step(town: &Town, app: &App, world: &mut World, random: &mut Dice) {
 fn emailed(town: &Town) -> BTreeMap<String, BTreeSet<String>> {
     let mut emailed: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for email in town.emails() {
-        let text = email.filled().text;
+        let text = email.fill_links().text;
         let to = email.to.reveal().split('@').next().unwrap_or_default();
         let all = TYPES.iter().flat_map(|kind| (0..OBJECTS).map(move |n| format!("{kind}{n}")));
         let shown = all.filter(|object| text.contains(object.as_str()));
@@ -433,29 +441,29 @@ async fn random_worlds_agree_with_the_model(fresh: Fresh) {
             let page = page(&app, n).await;
             let items = page.items.iter();
             let shown: BTreeMap<String, bool> =
-                items.map(|item| (item.object.to_string(), item.state.is_unread())).collect();
+                items.map(|item| (item.object_id.to_string(), item.state.is_unread())).collect();
             assert_eq!(shown, world.shown(person), "world {seed}, feed of u{n}");
             let explained = app.explain().user(&user(&name(n)), None).await.unwrap();
-            let reasons = explained.events.iter().map(|fate| match fate.why {
-                Why::WasMuted => Why::Muted,
+            let reasons = explained.events.iter().map(|fate| match fate.status {
+                EventStatus::WasMuted => EventStatus::Muted,
                 why => why,
             });
             let expected = world.reasons(person);
             assert_eq!(reasons.len(), expected.len(), "world {seed}, events of u{n}");
-            let reasons: Vec<Option<Why>> =
+            let reasons: Vec<Option<EventStatus>> =
                 reasons.zip(&expected).map(|(why, expected)| expected.map(|_| why)).collect();
             assert_eq!(reasons, expected, "world {seed}, reasons of u{n}");
             cases += 4 * person.events.len();
         }
-        for day in [Day::of(monday(0)).back(2), Day::of(monday(0)).back(1)] {
-            let count = app.backlog().count(day).await.unwrap().backlog;
+        for day in [Day::of(monday(0)).days_before(2), Day::of(monday(0)).days_before(1)] {
+            let count = app.backlog().count_backlog(day).await.unwrap().backlog;
             let counted = (count.mailable.events, count.blocked.events);
             assert_eq!(counted, world.backlog(day), "world {seed}, backlog of {day}");
         }
         town.clock.set(monday(0));
-        app.batches().drain(&Silent).await.unwrap();
+        app.batches().drain(&NoProgress).await.unwrap();
         app.sender().drain().await.unwrap();
-        app.digests().run(&Default::default(), &Silent).await.unwrap();
+        app.digests().run(&Default::default(), &NoProgress).await.unwrap();
         let mut emailed = emailed(&town);
         for (n, person) in world.people.iter().enumerate() {
             let emailed = emailed.remove(&name(n)).unwrap_or_default();

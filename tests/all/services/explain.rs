@@ -7,10 +7,10 @@ use tidings::clock::Clock;
 use tidings::domain::user::TypePreference;
 use tidings::domain::{DeliveryState, ObjectId, Route};
 use tidings::email::Outcome;
-use tidings::engine::Silent;
-use tidings::engine::batches::{BatchFilter, End};
+use tidings::engine::NoProgress;
+use tidings::engine::batches::{BatchFilter, EndAction};
 use tidings::engine::ingest::NewEvent;
-use tidings::wire::explanation::{By, EmailPlace, Fate, Why};
+use tidings::wire::explanation::{CoveredBy, EmailPlace, EventStatus, ExplainedEvent};
 
 use super::retracting::retract;
 use crate::support::town::{
@@ -61,11 +61,14 @@ async fn a_withdrawn_event_is_listed_with_its_title(fresh: Fresh) {
         .unwrap()
         .events
         .into_iter()
-        .map(|fate| (fate.title.unwrap(), fate.why))
+        .map(|fate| (fate.title.unwrap(), fate.status))
         .collect();
     assert_eq!(
         listed,
-        [("Work a9.".to_owned(), Why::Withdrawn), ("Work a1.".to_owned(), Why::NextDigest)]
+        [
+            ("Work a9.".to_owned(), EventStatus::Withdrawn),
+            ("Work a1.".to_owned(), EventStatus::NextDigest)
+        ]
     );
 }
 
@@ -79,20 +82,20 @@ async fn an_event_names_its_pending_or_failed_delivery_and_next_attempt(fresh: F
     let deliveries = async |person: &str| {
         let explanation = town.process().explain().user(&user(person), None).await;
         let fates = explanation.unwrap().events.into_iter();
-        fates.map(|fate| (fate.why, fate.delivery)).collect::<Vec<_>>()
+        fates.map(|fate| (fate.status, fate.delivery)).collect::<Vec<_>>()
     };
 
-    assert_eq!(deliveries("ada").await, [(Why::NextDigest, None)]);
+    assert_eq!(deliveries("ada").await, [(EventStatus::NextDigest, None)]);
     town.answer([greylisted()]);
     town.digests_at(monday(0)).await;
     town.happens(&["a2"], to(&["ada"])).await;
     let pending = deliveries("ada").await;
 
     // The later event is not in that digest.
-    assert_eq!(pending[0], (Why::NextDigest, None));
+    assert_eq!(pending[0], (EventStatus::NextDigest, None));
     let (why, delivery) = pending[1].clone();
     let delivery = delivery.unwrap();
-    assert_eq!(why, Why::InDelivery);
+    assert_eq!(why, EventStatus::InDelivery);
     assert_eq!(delivery.id.as_str(), "digest:ada:weekly:2014-W17");
     assert_eq!(delivery.state, DeliveryState::Pending);
     assert_eq!(delivery.reason, "451 4.7.1 greylisted");
@@ -105,19 +108,19 @@ async fn an_event_names_its_pending_or_failed_delivery_and_next_attempt(fresh: F
     let failed = deliveries("ada").await;
     let (why, delivery) = failed[1].clone();
     let delivery = delivery.unwrap();
-    assert_eq!((why, delivery.state), (Why::NextDigest, DeliveryState::Failed));
+    assert_eq!((why, delivery.state), (EventStatus::NextDigest, DeliveryState::Failed));
     assert_eq!(delivery.reason, "550 5.1.1 no such user");
     assert_eq!(delivery.next_attempt, Some(next + TimeDelta::hours(1)));
 
     let comment = NewEvent { kind: kind("Comment"), ..request(&["a3"], to(&["ben"]), None) };
     town.process().notify().accept(vec![comment]).await.unwrap();
-    town.process().fanouts().drain(&Silent).await.unwrap();
+    town.process().fanouts().drain(&NoProgress).await.unwrap();
     town.clock.advance(TimeDelta::hours(1));
     town.answer([greylisted()]);
     town.send_due().await;
     let (why, delivery) = deliveries("ben").await[0].clone();
     let delivery = delivery.unwrap();
-    assert_eq!(why, Why::Closing);
+    assert_eq!(why, EventStatus::InClosingBatch);
     assert!(delivery.id.as_str().starts_with("batch:"), "{delivery:?}");
     assert_eq!(delivery.reason, "451 4.7.1 greylisted");
     assert!(delivery.next_attempt > Some(town.clock.now()));
@@ -129,10 +132,10 @@ types.ArtworkPublished.window = "5m"
 "#;
 
 /// Returns the object and the explanation of each event of a user, oldest first.
-async fn fates(town: &Town, person: &str) -> Vec<(String, Why)> {
+async fn fates(town: &Town, person: &str) -> Vec<(String, EventStatus)> {
     let explanation = town.process().explain().user(&user(person), None).await;
     let fates = explanation.unwrap().events.into_iter().rev();
-    fates.map(|fate| (fate.object.to_string(), fate.why)).collect()
+    fates.map(|fate| (fate.object.to_string(), fate.status)).collect()
 }
 
 async fn a_batched_event_is_explained_before_and_after_the_send(fresh: Fresh) {
@@ -144,7 +147,7 @@ async fn a_batched_event_is_explained_before_and_after_the_send(fresh: Fresh) {
         .remove_events(&kind("ArtworkPublished"), &[ObjectId::stored("a2")], None)
         .await
         .unwrap();
-    let why = |fates: [Why; 3]| {
+    let why = |fates: [EventStatus; 3]| {
         let fates = ["a1", "a9", "a2"].map(str::to_owned).into_iter().zip(fates);
         fates.collect::<Vec<_>>()
     };
@@ -158,14 +161,17 @@ async fn a_batched_event_is_explained_before_and_after_the_send(fresh: Fresh) {
     let batch = before_send.events[1].batch.clone().unwrap();
     assert_eq!(batch.closes_at, saturday() + TimeDelta::minutes(5));
     assert_eq!((before_send.batches.len(), before_send.batches[0].id), (1, batch.id));
-    assert_eq!(before, why([Why::Gathering, Why::Withdrawn, Why::TakenOut]));
+    assert_eq!(
+        before,
+        why([EventStatus::InOpenBatch, EventStatus::Withdrawn, EventStatus::Removed])
+    );
     let after = app.explain().user(&user("ada"), None).await.unwrap();
-    assert_eq!((after.batches.len(), after.events[2].why), (0, Why::Mailed));
-    assert_eq!(after.events[0].why, Why::TakenOut);
+    assert_eq!((after.batches.len(), after.events[2].status), (0, EventStatus::Emailed));
+    assert_eq!(after.events[0].status, EventStatus::Removed);
     // dee has not confirmed her address.
     let dee = app.explain().user(&user("dee"), None).await.unwrap();
     let canceled = dee.events[1].clone();
-    assert_eq!(canceled.why, Why::NotMailed);
+    assert_eq!(canceled.status, EventStatus::NotEmailed);
     assert!(canceled.batch.unwrap().reason.unwrap().contains("unconfirmed"));
 }
 
@@ -177,41 +183,41 @@ async fn unknown_and_canceled_batches_are_not_reported_as_emailed(fresh: Fresh) 
     let all = book.list(&BatchFilter::default(), 10).await.unwrap();
     for batch in all {
         let how = match batch.user == user("ada") {
-            true => End::Close,
-            false => End::Cancel,
+            true => EndAction::Close,
+            false => EndAction::Cancel,
         };
         book.end(batch.id, how).await.unwrap();
     }
-    assert_eq!(fates(&town, "ada").await, [("a1".to_owned(), Why::Closing)]);
+    assert_eq!(fates(&town, "ada").await, [("a1".to_owned(), EventStatus::InClosingBatch)]);
     town.answer([lost()]);
     town.send_due().await;
 
-    assert_eq!(fates(&town, "ada").await, [("a1".to_owned(), Why::MayBeMailed)]);
-    assert_eq!(fates(&town, "ben").await, [("a2".to_owned(), Why::NotMailed)]);
+    assert_eq!(fates(&town, "ada").await, [("a1".to_owned(), EventStatus::MayBeEmailed)]);
+    assert_eq!(fates(&town, "ben").await, [("a2".to_owned(), EventStatus::NotEmailed)]);
     // A muted type is reported even while a batch with the event is open.
     town.happens(&["a3"], to(&["cem"])).await;
-    assert_eq!(fates(&town, "cem").await, [("a3".to_owned(), Why::Gathering)]);
+    assert_eq!(fates(&town, "cem").await, [("a3".to_owned(), EventStatus::InOpenBatch)]);
     let muted = TypePreference { route: Route::Never, since: saturday(), window: None };
     let of_type = kind("ArtworkPublished");
     town.change("cem", move |cem| {
         cem.types.insert(of_type, muted);
     })
     .await;
-    assert_eq!(fates(&town, "cem").await, [("a3".to_owned(), Why::NotForDigest)]);
+    assert_eq!(fates(&town, "cem").await, [("a3".to_owned(), EventStatus::NotForDigest)]);
     // The same applies to a repeated event.
     town.happens(&["a3"], to(&["cem"])).await;
-    let muted = ("a3".to_owned(), Why::NotForDigest);
+    let muted = ("a3".to_owned(), EventStatus::NotForDigest);
     assert_eq!(fates(&town, "cem").await, [muted.clone(), muted]);
 }
 
-type Placed = (String, Why, EmailPlace, Option<Why>);
+type Placed = (String, EventStatus, EmailPlace, Option<EventStatus>);
 
 /// Returns the place of each event in its email, oldest first.
 async fn places(town: &Town, person: &str) -> Vec<Placed> {
     let explanation = town.process().explain().user(&user(person), None).await;
-    let place = |fate: Fate| match fate.covered {
-        Some(By::Email { place, excluded, .. }) => {
-            (fate.object.to_string(), fate.why, place, excluded)
+    let place = |fate: ExplainedEvent| match fate.covered {
+        Some(CoveredBy::Email { place, excluded, .. }) => {
+            (fate.object.to_string(), fate.status, place, excluded)
         }
         other => panic!("{other:?}"),
     };
@@ -219,11 +225,11 @@ async fn places(town: &Town, person: &str) -> Vec<Placed> {
 }
 
 fn shown(object: &str) -> Placed {
-    (object.to_owned(), Why::Mailed, EmailPlace::Shown, None)
+    (object.to_owned(), EventStatus::Emailed, EmailPlace::Shown, None)
 }
 
-fn excluded(object: &str, why: Why) -> Placed {
-    (object.to_owned(), Why::Excluded, EmailPlace::Excluded, Some(why))
+fn excluded(object: &str, why: EventStatus) -> Placed {
+    (object.to_owned(), EventStatus::Excluded, EmailPlace::Excluded, Some(why))
 }
 
 async fn send_due_after(town: &Town, minutes: i64) {
@@ -244,9 +250,9 @@ async fn each_batched_event_has_its_place_in_the_email_explained(fresh: Fresh) {
     assert_eq!(town.emails().len(), 1);
     let expected = [
         shown("a1"),
-        excluded("unheard-of", Why::UnknownObject),
-        excluded("a9", Why::Withdrawn),
-        excluded("a2", Why::Retracted),
+        excluded("unheard-of", EventStatus::UnknownObject),
+        excluded("a9", EventStatus::Withdrawn),
+        excluded("a2", EventStatus::Retracted),
     ];
     assert_eq!(places(&town, "ada").await, expected);
 }
@@ -255,14 +261,14 @@ async fn later_changes_do_not_change_the_explanation_of_a_sent_batch(fresh: Fres
     let town = Town::found(&fresh, true, COMMENTS).await;
     town.happens(&["a1", "a2", "unheard-of"], to(&["ada"])).await;
     send_due_after(&town, 5).await;
-    let unknown = excluded("unheard-of", Why::UnknownObject);
+    let unknown = excluded("unheard-of", EventStatus::UnknownObject);
     let expected = [shown("a1"), shown("a2"), unknown];
 
     town.clock.advance(TimeDelta::seconds(1));
     retract(&town.process(), &["a1"]).await;
     assert_eq!(places(&town, "ada").await, expected, "taken back since");
     town.put_works(&["a2"], |_| false).await;
-    let withdrawn = ("a2".to_owned(), Why::Mailed, EmailPlace::Unknown, None);
+    let withdrawn = ("a2".to_owned(), EventStatus::Emailed, EmailPlace::Unknown, None);
     let [first, _, last] = expected.clone();
     let without = [first, withdrawn, last];
     assert_eq!(places(&town, "ada").await, without, "withdrawn since");
@@ -280,7 +286,7 @@ async fn later_changes_do_not_change_the_explanation_of_a_sent_batch(fresh: Fres
     assert_eq!(places(&town, "ada").await, expected, "turned off since");
     town.put_works(&["unheard-of"], |_| true).await;
     let undetermined = ["a1", "a2", "unheard-of"]
-        .map(|work| (work.to_owned(), Why::Mailed, EmailPlace::Unknown, None));
+        .map(|work| (work.to_owned(), EventStatus::Emailed, EmailPlace::Unknown, None));
     assert_eq!(places(&town, "ada").await, undetermined, "known since");
 }
 
@@ -296,7 +302,7 @@ async fn events_that_a_batch_only_counted_are_not_reported_as_shown(fresh: Fresh
     }
     send_due_after(&town, 5).await;
 
-    let counted = |work: &str| (work.to_owned(), Why::Mailed, EmailPlace::Counted, None);
+    let counted = |work: &str| (work.to_owned(), EventStatus::Emailed, EmailPlace::Counted, None);
     // The email shows all kept events, so it counts all others, including the unknown object.
     assert_eq!(
         places(&town, "ada").await,
@@ -304,7 +310,7 @@ async fn events_that_a_batch_only_counted_are_not_reported_as_shown(fresh: Fresh
     );
     assert_eq!(
         places(&town, "ben").await,
-        [shown("a4"), shown("a5"), shown("a6"), excluded("a9", Why::Withdrawn)]
+        [shown("a4"), shown("a5"), shown("a6"), excluded("a9", EventStatus::Withdrawn)]
     );
 }
 
@@ -320,8 +326,8 @@ async fn a_lead_and_the_later_events_name_separate_emails(fresh: Fresh) {
 
     let explained = town.process().explain().user(&user("ada"), None).await;
 
-    let by = |fate: Fate| match fate.covered {
-        Some(By::Email { delivery, place, .. }) => (delivery, place),
+    let by = |fate: ExplainedEvent| match fate.covered {
+        Some(CoveredBy::Email { delivery, place, .. }) => (delivery, place),
         other => panic!("{other:?}"),
     };
     let events = explained.unwrap().events.into_iter().rev();
@@ -347,14 +353,14 @@ async fn each_event_that_a_digest_excluded_has_a_reason(fresh: Fresh) {
 
     town.digests_at(monday(0)).await;
 
-    let covered = |(object, _, place, why): Placed| (object, Why::Covered, place, why);
+    let covered = |(object, _, place, why): Placed| (object, EventStatus::Covered, place, why);
     let expected = [
         shown("a1"),
-        excluded("unheard-of", Why::UnknownObject),
-        excluded("a9", Why::Withdrawn),
+        excluded("unheard-of", EventStatus::UnknownObject),
+        excluded("a9", EventStatus::Withdrawn),
         shown("a2"),
-        excluded("a1", Why::Repeated),
-        excluded("a3", Why::Retracted),
+        excluded("a1", EventStatus::Repeated),
+        excluded("a3", EventStatus::Retracted),
     ];
     assert_eq!(places(&town, "ada").await, expected.map(covered));
 }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use chrono::TimeDelta;
 use futures::FutureExt;
-use tidings::domain::{Audience, FanOutCounts, FanoutState, FollowKey, Point, User, UserId};
-use tidings::engine::{Silent, Watcher};
+use tidings::domain::{Audience, FanoutCounts, FanoutState, FollowKey, Point, User, UserId};
+use tidings::engine::{NoProgress, Progress};
 use tidings::store::Store;
 use tokio::runtime::Handle;
 
@@ -46,16 +46,16 @@ impl<F> Meanwhile<F> {
     }
 }
 
-impl<F: AsyncFn() + Send + Sync> Watcher for Meanwhile<F> {
+impl<F: AsyncFn() + Send + Sync> Progress for Meanwhile<F> {
     fn advance(&self, _: u64) {
         if self.pages.fetch_add(1, Ordering::Relaxed) + 1 == self.at {
             tokio::task::block_in_place(|| Handle::current().block_on((self.action)()));
         }
     }
 
-    fn total(&self, _: u64) {}
+    fn set_total(&self, _: u64) {}
 
-    fn stopping(&self) -> bool {
+    fn should_stop(&self) -> bool {
         self.pages.load(Ordering::Relaxed) >= self.stop
     }
 }
@@ -99,8 +99,8 @@ async fn a_new_small_fan_out_does_not_wait_for_a_slow_one(fresh: Fresh) {
 
     assert_eq!(objects_of(&town, &user("zoe")).await, ["a2"]);
     assert_eq!(town.store.backlog().await.pending, 1);
-    app.worker().release().await.unwrap();
-    app.fanouts().drain(&Silent).await.unwrap();
+    app.worker().release_leases().await.unwrap();
+    app.fanouts().drain(&NoProgress).await.unwrap();
     let last = people(3_000).pop().unwrap();
     assert_eq!(objects_of(&town, &last).await, ["a1"]);
 }
@@ -108,7 +108,7 @@ async fn a_new_small_fan_out_does_not_wait_for_a_slow_one(fresh: Fresh) {
 async fn objects_of(town: &Town, person: &UserId) -> Vec<String> {
     let query = feed_of(person);
     let page = town.process().feeds().page(&query).await.unwrap();
-    page.answer.items.into_iter().rev().map(|item| item.object.to_string()).collect()
+    page.answer.items.into_iter().rev().map(|item| item.object_id.to_string()).collect()
 }
 
 async fn every_member_of_an_audience_gets_an_event_once(fresh: Fresh) {
@@ -193,9 +193,9 @@ async fn fan_outs_to_overlapping_audiences_keep_their_order(fresh: Fresh) {
     ];
     app.notify().accept(requests).await.unwrap();
 
-    let done = app.fanouts().drain(&Silent).await.unwrap();
+    let done = app.fanouts().drain(&NoProgress).await.unwrap();
 
-    assert_eq!((done.done, done.counts.people, done.counts.pushed), (3, 7, 10));
+    assert_eq!((done.completed, done.counts.people, done.counts.pushed), (3, 7, 10));
     assert_eq!(objects_of(&town, &user("ada")).await, ["a1", "a2", "a3", "a4"]);
     assert_eq!(objects_of(&town, &user("cem")).await, ["a3"]);
     assert_eq!(objects_of(&town, &user("zoe")).await, ["a4"]);
@@ -214,9 +214,9 @@ async fn a_fan_out_resumes_where_a_crashed_worker_stopped(fresh: Fresh) {
         .await
         .unwrap()
         .fanouts;
-    let half = tidings::domain::FanOutProgress {
+    let half = tidings::domain::FanoutProgress {
         cursor: Some(crowd[199].clone()),
-        counts: tidings::domain::FanOutCounts { people: 200, pushed: 200, capped: 0 },
+        counts: tidings::domain::FanoutCounts { people: 200, pushed: 200, capped: 0 },
         done: false,
     };
     town.store
@@ -225,14 +225,14 @@ async fn a_fan_out_resumes_where_a_crashed_worker_stopped(fresh: Fresh) {
         .unwrap();
 
     assert_eq!(
-        app.fanouts().drain(&Silent).await.unwrap().done,
+        app.fanouts().drain(&NoProgress).await.unwrap().completed,
         0,
         "the lease of the dead has not run out"
     );
     town.clock.advance(TimeDelta::minutes(2));
-    let done = app.fanouts().drain(&Silent).await.unwrap();
+    let done = app.fanouts().drain(&NoProgress).await.unwrap();
 
-    assert_eq!((done.done, done.counts.people), (1, 250));
+    assert_eq!((done.completed, done.counts.people), (1, 250));
     let fanout = town.store.fanout(claimed[0].id).await.unwrap().unwrap();
     assert_eq!(fanout.progress.counts.people, 450);
     assert!(
@@ -255,15 +255,15 @@ async fn a_worker_whose_lease_expired_cannot_save_its_progress(fresh: Fresh) {
         .fanouts;
     town.clock.advance(TimeDelta::minutes(2));
 
-    let done = app.fanouts().drain(&Silent).await.unwrap();
-    let late = tidings::domain::FanOutProgress { done: true, ..Default::default() };
+    let done = app.fanouts().drain(&NoProgress).await.unwrap();
+    let late = tidings::domain::FanoutProgress { done: true, ..Default::default() };
     let saved = town
         .store
         .save_fanouts(&lease("slow", now + TimeDelta::minutes(9)), &[(slow[0].id, late)])
         .await
         .unwrap();
 
-    assert_eq!((done.done, saved), (1, vec![false]));
+    assert_eq!((done.completed, saved), (1, vec![false]));
     let fanout = town.store.fanout(slow[0].id).await.unwrap().unwrap();
     assert_eq!(fanout.progress.counts.people, 1);
 }
@@ -279,7 +279,7 @@ async fn entries_beyond_the_day_cap_are_counted(fresh: Fresh) {
         .accept(vec![request(&["x1", "x2", "x3"], to(&["ada", "cem"]), None)])
         .await
         .unwrap()[0];
-    app.fanouts().drain(&Silent).await.unwrap();
+    app.fanouts().drain(&NoProgress).await.unwrap();
 
     let (first, second) = (counts(&town, first.id).await, counts(&town, second.id).await);
     assert_eq!((first.pushed, first.capped), (16, 0));
@@ -311,7 +311,7 @@ async fn many_small_fan_outs_share_pushes_and_keep_their_order(fresh: Fresh) {
     let app = town.process_on(&store);
     let accepted = app.notify().accept(requests.collect()).await.unwrap();
 
-    app.fanouts().drain(&Silent).await.unwrap();
+    app.fanouts().drain(&NoProgress).await.unwrap();
 
     assert_eq!(pushes.load(Ordering::Relaxed), 2);
     let adas: Vec<&str> = names.iter().step_by(2).map(String::as_str).collect();
@@ -319,7 +319,7 @@ async fn many_small_fan_outs_share_pushes_and_keep_their_order(fresh: Fresh) {
     assert_eq!(objects_of(&town, &user("p49")).await, ["n49"]);
     for (n, receipt) in accepted.iter().enumerate() {
         let capped = u64::from(n % 2 == 0 && n >= 40);
-        let FanOutCounts { people, pushed, capped: counted } = counts(&town, receipt.id).await;
+        let FanoutCounts { people, pushed, capped: counted } = counts(&town, receipt.id).await;
         assert_eq!((people, pushed, counted), (1, 1 - capped, capped), "{n}");
     }
 }
@@ -346,12 +346,12 @@ async fn a_small_fan_out_does_not_overtake_earlier_ones(fresh: Fresh) {
     let app = town.process();
     app.notify().accept(requests.collect()).await.unwrap();
 
-    app.fanouts().drain(&Silent).await.unwrap();
+    app.fanouts().drain(&NoProgress).await.unwrap();
 
     assert_eq!(objects_of(&town, &user("ada")).await, names);
 }
 
-async fn counts(town: &Town, id: tidings::domain::Id) -> FanOutCounts {
+async fn counts(town: &Town, id: tidings::domain::Id) -> FanoutCounts {
     town.store.fanout(id).await.unwrap().unwrap().progress.counts
 }
 
@@ -361,7 +361,7 @@ async fn a_fan_out_that_spans_midnight_stays_in_its_day(fresh: Fresh) {
     let app = town.process();
     let receipt = app.notify().accept(vec![request(&["a1"], to(&["ada"]), None)]).await.unwrap()[0];
     town.clock.set("2014-04-20T00:00:05Z".parse().unwrap());
-    app.fanouts().drain(&Silent).await.unwrap();
+    app.fanouts().drain(&NoProgress).await.unwrap();
 
     let day = town.store.fanout(receipt.id).await.unwrap().unwrap().day;
     assert_eq!(day.to_string(), "20140419");

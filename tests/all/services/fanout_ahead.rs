@@ -8,7 +8,7 @@ use std::time::Duration;
 use chrono::TimeDelta;
 use futures::FutureExt;
 use tidings::domain::Audience;
-use tidings::engine::{Silent, Watcher};
+use tidings::engine::{NoProgress, Progress};
 use tidings::store::Store;
 use tokio::sync::Barrier;
 use tokio::time::timeout;
@@ -69,21 +69,21 @@ async fn one_event_is_saved_while_the_next_is_pushed(fresh: Fresh) {
     });
     let store: Arc<dyn Store> = FailingStore::waiting(town.store.clone(), gate);
 
-    let done = town.process_on(&store).fanouts().drain(&Silent).await;
+    let done = town.process_on(&store).fanouts().drain(&NoProgress).await;
 
-    assert_eq!(done.unwrap().done, 3);
+    assert_eq!(done.unwrap().completed, 3);
     assert_eq!(calls.load(Ordering::Relaxed), 4);
 }
 
 /// Stops the worker once the counter reaches this number of pushes.
 struct Until(Arc<AtomicUsize>, usize);
 
-impl Watcher for Until {
+impl Progress for Until {
     fn advance(&self, _: u64) {}
 
-    fn total(&self, _: u64) {}
+    fn set_total(&self, _: u64) {}
 
-    fn stopping(&self) -> bool {
+    fn should_stop(&self) -> bool {
         self.0.load(Ordering::Relaxed) >= self.1
     }
 }
@@ -102,7 +102,7 @@ async fn a_pushed_event_is_saved_when_the_worker_stops(fresh: Fresh) {
 
     let done = app.fanouts().drain(&Until(pushes.clone(), 2)).await;
 
-    assert_eq!(done.unwrap().done, 2);
+    assert_eq!(done.unwrap().completed, 2);
     assert_eq!(pushes.load(Ordering::Relaxed), 2);
     assert_eq!(town.store.backlog().await.pending, 1);
 }
@@ -114,7 +114,7 @@ async fn a_pushed_event_is_saved_when_the_next_claim_fails(fresh: Fresh) {
     let store = FailingStore::of_verb(town.store.clone(), "claim_fanouts", 1);
     let store: Arc<dyn Store> = store;
 
-    let failed = town.process_on(&store).fanouts().drain(&Silent).await;
+    let failed = town.process_on(&store).fanouts().drain(&NoProgress).await;
 
     failed.expect_err("the second claim fails");
     assert_eq!(town.store.backlog().await.pending, 1);
@@ -137,9 +137,9 @@ async fn an_event_in_progress_is_not_restarted_after_its_lease_expired(fresh: Fr
     });
     let store: Arc<dyn Store> = FailingStore::waiting(town.store.clone(), slow);
 
-    let done = town.process_on(&store).fanouts().drain(&Silent).await;
+    let done = town.process_on(&store).fanouts().drain(&NoProgress).await;
 
     let done = done.unwrap();
-    assert_eq!((done.done, done.counts.people), (2, 2 * 1_400));
+    assert_eq!((done.completed, done.counts.people), (2, 2 * 1_400));
     assert_eq!(pushes.load(Ordering::Relaxed), 2 * 3);
 }

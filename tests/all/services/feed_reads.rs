@@ -22,7 +22,7 @@ async fn concurrent_requests_share_a_store_call_and_get_their_own_feeds(fresh: F
     let feeds = town.process_on(&gate.store).feeds();
     let read = async |person: &str| {
         let page = feeds.page(&feed_of(&user(person))).await.unwrap().answer;
-        let items = page.items.iter().map(|item| item.object.to_string());
+        let items = page.items.iter().map(|item| item.object_id.to_string());
         items.collect::<BTreeSet<_>>()
     };
     // One user twice, and one without any events between them. The first call blocks.

@@ -3,7 +3,7 @@
 
 use chrono::TimeDelta;
 use tidings::email::Message;
-use tidings::engine::Silent;
+use tidings::engine::NoProgress;
 
 use crate::support::town::{Town, followers_of, monday, mostly_on_sqlite, request, saturday, to};
 use crate::support::{Fresh, kind};
@@ -43,12 +43,12 @@ async fn sell(town: &Town, work: &str, people: &[&str]) {
         ..request(&[work], to(people), None)
     };
     app.notify().accept(vec![sale]).await.unwrap();
-    app.fanouts().drain(&Silent).await.unwrap();
+    app.fanouts().drain(&NoProgress).await.unwrap();
 }
 
 /// Returns the header's value. Fails if there are several.
 fn header<'a>(email: &'a Message, name: &str) -> Option<&'a str> {
-    let mut named = email.further.iter().filter(|(known, _)| known == name);
+    let mut named = email.extra_headers.iter().filter(|(known, _)| known == name);
     let found = named.next().map(|(_, value)| value.as_str());
     assert!(named.next().is_none(), "{name} stands twice");
     found
@@ -139,8 +139,8 @@ async fn shared_headers_contain_nothing_personal(fresh: Fresh) {
     let emails = town.emails();
     assert_eq!(emails.len(), 3);
     for email in &emails {
-        assert_eq!(email.further, emails[0].further);
-        let headers = format!("{:?}", email.further);
+        assert_eq!(email.extra_headers, emails[0].extra_headers);
+        let headers = format!("{:?}", email.extra_headers);
         for hidden in ["@example.org", "ben", "cem", "Work"] {
             assert!(!headers.contains(hidden), "{headers}");
         }

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use tidings::clock::Clock;
-use tidings::engine::Silent;
+use tidings::engine::NoProgress;
 use tidings::engine::users::import::ImportKind;
 use tidings::wire::transfer::{BadLine, ImportReport};
 
@@ -28,7 +28,7 @@ fn file(folder: &Path, lines: &str) -> PathBuf {
 }
 
 async fn import(town: &Town, kind: ImportKind, path: &Path) -> ImportReport {
-    town.process().import().file(&kind, path, &Silent).await.unwrap()
+    town.process().import().import_file(&kind, path, &NoProgress).await.unwrap()
 }
 
 async fn users_are_imported_and_bad_lines_are_reported_by_number(fresh: Fresh) {

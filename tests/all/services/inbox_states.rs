@@ -11,9 +11,9 @@ use chrono::TimeDelta;
 use tidings::app::App;
 use tidings::clock::Clock;
 use tidings::domain::feed_marks::{ItemState, Mark, StateFilter};
-use tidings::domain::feed_page::{FeedCursor, Query};
+use tidings::domain::feed_page::{FeedCursor, FeedQuery};
 use tidings::domain::{Day, DaySet, ObjectId, Position, StackId};
-use tidings::engine::Silent;
+use tidings::engine::NoProgress;
 use tidings::engine::feed::FeedRequest;
 use tidings::wire::feed::FeedPage;
 use tokio::sync::watch;
@@ -66,7 +66,7 @@ enum AppliedMark {
 async fn page(app: &App) -> FeedPage {
     let request = FeedRequest {
         user: user(MARA),
-        query: Query { state: StateFilter::All, ..Query::default() },
+        query: FeedQuery { state: StateFilter::All, ..FeedQuery::default() },
         limit: 200,
         accepts_cached: false,
     };
@@ -117,7 +117,7 @@ async fn run_task(app: App, town: Arc<Town>, night: u32, n: usize) -> Option<App
             let what = if n.is_multiple_of(4) { Mark::Archive } else { Mark::Read };
             let ids = few.iter().map(|item| item.id).collect();
             mark(&app, what, None, Some(ids)).await;
-            let objects = few.iter().map(|item| item.object.clone());
+            let objects = few.iter().map(|item| item.object_id.clone());
             Some(AppliedMark::Items(what, objects.collect()))
         }
         19..=24 => {
@@ -130,7 +130,7 @@ async fn run_task(app: App, town: Arc<Town>, night: u32, n: usize) -> Option<App
                 (format!("o{night}-{n}"), format!("o{}-{n}", night.saturating_sub(3)));
             let happened = request(&[&new, &again], to(&[MARA]), None);
             app.notify().accept(vec![happened]).await.unwrap();
-            app.fanouts().drain(&Silent).await.unwrap();
+            app.fanouts().drain(&NoProgress).await.unwrap();
             None
         }
     }
@@ -143,7 +143,7 @@ async fn positions(fresh: &Fresh, window: &DaySet) -> BTreeMap<ObjectId, Vec<Pos
     let mut positions: BTreeMap<ObjectId, Vec<Position>> = BTreeMap::new();
     for stack in found.unwrap().into_iter().flat_map(|person| person.stacks) {
         for (place, event) in stack.events() {
-            positions.entry(event.o.clone()).or_default().push(place);
+            positions.entry(event.object.clone()).or_default().push(place);
         }
     }
     for positions in positions.values_mut() {
@@ -198,7 +198,7 @@ async fn states_equal_the_model_under_concurrent_marks_and_writes(fresh: Fresh) 
         let next = Day::of(day.start() + TimeDelta::days(1));
         let window = DaySet::ending(next, 7);
         let after = positions(&fresh, &window).await;
-        let with_evening = positions(&fresh, &DaySet::between(day.back(7), next)).await;
+        let with_evening = positions(&fresh, &DaySet::between(day.days_before(7), next)).await;
         // Pages can show the positions of the evening's window and of the morning's.
         for (object, positions) in &with_evening {
             let done = model.entry(object.clone()).or_default();
@@ -220,7 +220,7 @@ async fn states_equal_the_model_under_concurrent_marks_and_writes(fresh: Fresh) 
         mark(&judge, Mark::Seen, None, Some(nothing)).await;
         let found = page(&judge).await;
         let found: BTreeMap<ObjectId, ItemState> =
-            found.items.iter().map(|item| (item.object.clone(), item.state)).collect();
+            found.items.iter().map(|item| (item.object_id.clone(), item.state)).collect();
         assert_eq!(
             found.keys().collect::<Vec<_>>(),
             after.keys().collect::<Vec<_>>(),
@@ -228,8 +228,9 @@ async fn states_equal_the_model_under_concurrent_marks_and_writes(fresh: Fresh) 
         );
         model.retain(|object, _| after.contains_key(object));
         for (object, state) in &found {
-            let oldest_leaves =
-                before.get(object).is_some_and(|positions| positions[0].stack.day == day.back(7));
+            let oldest_leaves = before
+                .get(object)
+                .is_some_and(|positions| positions[0].stack.day == day.days_before(7));
             let expected = model[object].state();
             if oldest_leaves {
                 assert!(*state <= expected, "night {night}: {object} is {state:?} of {expected:?}");

@@ -46,7 +46,7 @@ async fn users_get_their_language_and_share_content_with_its_readers(fresh: Fres
         ("ben", r#"<html lang="ar" dir="rtl""#, "خبران جديدان لك"),
         ("cem", r#"<html lang="en" dir="ltr""#, "2 new things for you"),
     ] {
-        let email = of(person).filled();
+        let email = of(person).fill_links();
         assert!(email.html.contains(html), "{}", email.html);
         assert!(email.text.contains(text), "{}", email.text);
     }
@@ -72,7 +72,7 @@ async fn an_unavailable_locale_is_replaced_by_english(fresh: Fresh) {
     town.digests_at(monday(0)).await;
 
     let english = town.emails();
-    let english = english.iter().filter(|email| email.filled().html.contains(r#"lang="en""#));
+    let english = english.iter().filter(|email| email.fill_links().html.contains(r#"lang="en""#));
     assert_eq!(english.count(), 2);
 }
 
@@ -93,7 +93,7 @@ async fn a_catalog_overrides_the_configured_texts_of_a_type(fresh: Fresh) {
     town.digests_at(monday(0)).await;
 
     for email in town.emails() {
-        let (subject, text) = (email.filled().subject, email.filled().text);
+        let (subject, text) = (email.fill_links().subject, email.fill_links().text);
         let german = email.to.reveal() == "ada@example.org";
         let headline = if german { "2 neue Werke für Sie" } else { "2 new works for you" };
         assert!(text.contains(headline), "{text}");
@@ -115,7 +115,7 @@ async fn a_catalog_cannot_use_placeholders_of_a_provider(fresh: Fresh) {
 
     town.digests_at(monday(0)).await;
 
-    let email = town.emails().remove(0).filled();
+    let email = town.emails().remove(0).fill_links();
     for part in [&email.html, &email.text] {
         assert!(part.contains("recipient.email"), "{part}");
         assert!(!part.contains("%recipient") && !part.contains("{{{ pm:"), "{part}");

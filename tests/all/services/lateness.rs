@@ -6,7 +6,7 @@ use chrono_tz::Tz;
 use tidings::clock::Clock;
 use tidings::domain::{Day, DeliveryId, DeliveryState, PendingCounts};
 use tidings::email::Outcome;
-use tidings::engine::Silent;
+use tidings::engine::NoProgress;
 use tidings::engine::archive;
 use tidings::engine::digest::DigestRequest;
 use tidings::wire::run_report::DigestReport;
@@ -73,12 +73,12 @@ async fn a_run_two_days_late_includes_all_pending_events(fresh: Fresh) {
         ..DigestRequest::default()
     };
     let digests = town.process().digests();
-    let predicted = digests.run(&dry_run, &Silent).await.unwrap();
+    let predicted = digests.run(&dry_run, &NoProgress).await.unwrap();
     let late = town.digests_at(at("2014-04-30T09:00:00Z")).await;
 
     assert_eq!(emailed_works(&town), ["a1", "a2", "a3"]);
-    let backlog = PendingCounts { people: 1, events: 2 };
-    assert_eq!((predicted.backlog.older, late.backlog.older), (backlog, backlog));
+    let backlog = PendingCounts { users: 1, events: 2 };
+    assert_eq!((predicted.backlog.backlog, late.backlog.backlog), (backlog, backlog));
     assert_eq!((predicted.due.events, late.emails.events), (3, 3));
 }
 
@@ -150,9 +150,9 @@ async fn a_failed_digest_is_retried_within_its_period(fresh: Fresh) {
 
     let failed = |report: &DigestReport| (report.emails.failed, report.users.failed_already);
     assert_eq!((failed(&first), failed(&soon)), ((1, 0), (0, 1)));
-    assert_eq!(soon.users.mailed_already, 0, "nothing was emailed");
-    assert_eq!(soon.users.tried_again, Some(at("2014-04-21T10:00:00Z")));
-    assert_eq!(explained.digest.unwrap().next_due, soon.users.tried_again);
+    assert_eq!(soon.users.emailed_already, 0, "nothing was emailed");
+    assert_eq!(soon.users.next_retry, Some(at("2014-04-21T10:00:00Z")));
+    assert_eq!(explained.digest.unwrap().next_due, soon.users.next_retry);
     assert_eq!((failed(&second), failed(&between)), ((1, 0), (0, 1)));
     assert_eq!(third.emails.sent, 1);
     assert_eq!(emailed_works(&town), ["a1"]);
@@ -176,8 +176,8 @@ async fn failed_digests_can_be_retried_by_hand_singly_or_all(fresh: Fresh) {
     town.digests_at(monday(0) + TimeDelta::minutes(2)).await;
     let nothing = ledger.retry_all(None).await.unwrap();
 
-    assert_eq!((one.again, one.not_failed), (1, vec![id("nobody")]));
-    assert_eq!((after_one, all.again, nothing.again), (1, 2, 0));
+    assert_eq!((one.reopened, one.not_failed), (1, vec![id("nobody")]));
+    assert_eq!((after_one, all.reopened, nothing.reopened), (1, 2, 0));
     assert_eq!(town.emailed().values().sum::<usize>(), 3);
 }
 
@@ -191,7 +191,7 @@ async fn the_next_digest_includes_all_events_of_a_failed_one(fresh: Fresh) {
 
     let next = town.digests_at(at("2014-04-28T09:00:00Z")).await;
 
-    assert_eq!(next.backlog.older, PendingCounts { people: 1, events: 2 });
+    assert_eq!(next.backlog.backlog, PendingCounts { users: 1, events: 2 });
     assert_eq!(emailed_works(&town), ["a1", "a2", "a3"]);
 }
 
@@ -245,8 +245,8 @@ async fn events_older_than_max_age_expire_once_and_can_be_archived(fresh: Fresh)
 
     let day: Day = "20140420".parse().unwrap();
     // dee is one of the three. She has not confirmed her address.
-    let expired = PendingCounts { people: 3, events: 4 };
-    let blocked = PendingCounts { people: 1, events: 1 };
+    let expired = PendingCounts { users: 3, events: 4 };
+    let blocked = PendingCounts { users: 1, events: 1 };
     assert_eq!(late.backlog.expired_blocked, blocked);
     assert!(late.backlog.expired.into_iter().eq([(day, expired)]));
     assert!(again.backlog.expired.is_empty());
@@ -260,7 +260,7 @@ async fn archive_days(town: &Town) -> Vec<DayReport> {
     let request = keep_days(8);
     let mut days = Vec::new();
     let archive = town.process().archive();
-    archive.run(&request, &Silent, &mut days).await.unwrap();
+    archive.run(&request, &NoProgress, &mut days).await.unwrap();
     days
 }
 
@@ -278,16 +278,16 @@ async fn events_of_an_open_delivery_do_not_expire(fresh: Fresh) {
     town.digests_at(again + TimeDelta::hours(2)).await;
 
     assert!(waiting.backlog.expired.is_empty(), "{waiting:?}");
-    assert!(matches!(kept[0].fate, DayFate::Unmailed { people: 1, events: 1 }), "{kept:?}");
+    assert!(matches!(kept[0].fate, DayFate::NotEmailed { users: 1, events: 1 }), "{kept:?}");
     assert_eq!(emailed_works(&town), ["a1"]);
 }
 
 /// Returns the days before the window that the next run reads.
 async fn days_to_read(town: &Town) -> Vec<String> {
     let backlog = town.process().backlog();
-    let reach = backlog.days_read(town.clock.now());
+    let reach = backlog.days_to_read(town.clock.now());
     let scan = backlog.old_days(&reach).await.unwrap();
-    scan.older.iter().map(|old| old.day.to_string()).collect()
+    scan.mailable.iter().map(|old| old.day.to_string()).collect()
 }
 
 async fn older_days_are_read_only_while_they_have_a_backlog(fresh: Fresh) {
@@ -334,7 +334,7 @@ async fn an_event_fanned_out_after_its_day_was_clear_is_emailed(fresh: Fresh) {
     town.digests_at(at("2014-05-01T10:00:00Z")).await;
     assert!(days_to_read(&town).await.is_empty());
 
-    app.fanouts().drain(&Silent).await.unwrap();
+    app.fanouts().drain(&NoProgress).await.unwrap();
     town.digests_at(at("2014-05-05T09:00:00Z")).await;
 
     assert_eq!(emailed_works(&town), ["a1", "a2"]);
@@ -351,7 +351,7 @@ async fn a_flush_clears_the_backlog_of_older_days(fresh: Fresh) {
 
     assert_eq!(flushed, 2);
     assert_eq!(run.due.users, 0);
-    assert_eq!(run.backlog.older, PendingCounts::default());
+    assert_eq!(run.backlog.backlog, PendingCounts::default());
     assert!(emailed_works(&town).is_empty() && days_to_read(&town).await.is_empty());
 }
 
@@ -364,7 +364,7 @@ async fn a_day_with_a_backlog_is_kept_until_it_is_emailed(fresh: Fresh) {
     town.digests_at(at("2014-05-02T10:00:00Z")).await;
     let after = archive_days(&town).await;
 
-    assert!(matches!(before[0].fate, DayFate::Unmailed { people: 1, events: 1 }), "{before:?}");
+    assert!(matches!(before[0].fate, DayFate::NotEmailed { users: 1, events: 1 }), "{before:?}");
     assert!(matches!(after[0].fate, DayFate::Dropped { .. }), "{after:?}");
     assert_eq!(emailed_works(&town), ["a1"]);
 }
@@ -380,15 +380,15 @@ async fn a_restored_day_is_scanned_again(fresh: Fresh) {
         ..keep_days(8)
     };
     let (archive, mut days) = (town.process().archive(), Vec::new());
-    archive.run(&forced, &Silent, &mut days).await.unwrap();
+    archive.run(&forced, &NoProgress, &mut days).await.unwrap();
     let DayFate::Dropped { file: Some(file) } = &days[0].fate else {
         panic!("{days:?}");
     };
     town.digests_at(at("2014-05-02T10:15:00Z")).await;
 
-    archive.restore(file, &Silent).await.unwrap();
-    let now = DigestRequest { now: true, ..DigestRequest::default() };
-    town.process().digests().run(&now, &Silent).await.unwrap();
+    archive.restore(file, &NoProgress).await.unwrap();
+    let now = DigestRequest { ignore_hours: true, ..DigestRequest::default() };
+    town.process().digests().run(&now, &NoProgress).await.unwrap();
 
     assert_eq!(emailed_works(&town), ["a1"]);
 }

@@ -9,8 +9,8 @@ use chrono::TimeDelta;
 use futures::future::ready;
 use tidings::app::App;
 use tidings::domain::{FollowKey, UserId};
-use tidings::engine::Silent;
-use tidings::engine::fanout::Fanouts;
+use tidings::engine::NoProgress;
+use tidings::engine::fanout::FanOutService;
 use tidings::store::Store;
 
 use crate::support::town::{Town, followers_of, mostly_on_sqlite, request, to};
@@ -50,12 +50,12 @@ async fn publish(app: &App, objects: &[&str]) {
 async fn feed_objects(town: &Town, person: &UserId) -> Vec<String> {
     let page = town.process().feeds().page(&feed_of(person)).await.unwrap();
     let items = page.answer.items.into_iter().rev();
-    items.map(|item| item.object.to_string()).collect()
+    items.map(|item| item.object_id.to_string()).collect()
 }
 
 /// Fans out events that no longer wait, and returns the number of finished events.
-async fn drain(fanouts: &Fanouts) -> u64 {
-    fanouts.drain_within(LINGER, &Silent).await.unwrap().done
+async fn drain(fanouts: &FanOutService) -> u64 {
+    fanouts.drain_within(LINGER, &NoProgress).await.unwrap().completed
 }
 
 /// Creates a process and a counter of its pushes.
@@ -73,7 +73,7 @@ fn counting(town: &Town) -> (App, Arc<AtomicUsize>) {
 }
 
 /// Finishes one event, and leaves another one waiting.
-async fn leave_one_waiting(app: &App, fanouts: &Fanouts) {
+async fn leave_one_waiting(app: &App, fanouts: &FanOutService) {
     publish(app, &["a1"]).await;
     assert_eq!(drain(fanouts).await, 1);
     publish(app, &["a2"]).await;
@@ -174,14 +174,14 @@ async fn waiting_events_move_to_other_workers_after_a_stop_or_crash(fresh: Fresh
         let (app, other) = (town.process(), town.process());
         let worker = app.worker();
         leave_one_waiting(&app, &worker.fanouts).await;
-        assert_eq!(other.fanouts().drain(&Silent).await.unwrap().done, 0);
+        assert_eq!(other.fanouts().drain(&NoProgress).await.unwrap().completed, 0);
 
         if stops {
-            worker.release().await.unwrap();
+            worker.release_leases().await.unwrap();
         } else {
             town.clock.advance(TimeDelta::seconds(21));
         }
-        assert_eq!(other.fanouts().drain(&Silent).await.unwrap().done, 1);
+        assert_eq!(other.fanouts().drain(&NoProgress).await.unwrap().completed, 1);
 
         // The first worker does not fan the event out again.
         town.clock.advance(LINGER);
@@ -196,10 +196,10 @@ async fn without_a_linger_time_no_event_waits(fresh: Fresh) {
     let fanouts = app.fanouts();
     leave_one_waiting(&app, &fanouts).await;
 
-    assert_eq!(fanouts.drain(&Silent).await.unwrap().done, 1);
+    assert_eq!(fanouts.drain(&NoProgress).await.unwrap().completed, 1);
     publish(&app, &["a3"]).await;
-    let round = app.worker().round(&mut None, &Silent).await.unwrap();
-    assert_eq!(round.fanouts.done, 1);
+    let round = app.worker().round(&mut None, &NoProgress).await.unwrap();
+    assert_eq!(round.fanouts.completed, 1);
 }
 
 async fn an_event_that_waits_longer_than_its_lease_is_fanned_out_once(fresh: Fresh) {
@@ -209,7 +209,7 @@ async fn an_event_that_waits_longer_than_its_lease_is_fanned_out_once(fresh: Fre
     leave_one_waiting(&app, &fanouts).await;
 
     town.clock.advance(TimeDelta::seconds(21));
-    let done = fanouts.drain_within(LINGER, &Silent).await.unwrap();
+    let done = fanouts.drain_within(LINGER, &NoProgress).await.unwrap();
 
-    assert_eq!((done.done, done.counts.people), (1, 1_200));
+    assert_eq!((done.completed, done.counts.people), (1, 1_200));
 }

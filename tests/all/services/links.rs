@@ -3,7 +3,7 @@
 
 use chrono::TimeDelta;
 use tidings::clock::Clock;
-use tidings::domain::{Address, DeliveryState, Stop};
+use tidings::domain::{Address, DeliveryState, StopAction};
 use tidings::engine::access::links::Links;
 use tidings::render::MAX_BYTES;
 
@@ -28,7 +28,7 @@ async fn an_email_contains_links_of_its_own_user(fresh: Fresh) {
     let emails = town.emails();
     let tokens: Vec<String> = emails
         .iter()
-        .map(|email| email.personal.as_ref().unwrap().unsubscribe.clone().unwrap())
+        .map(|email| email.links.as_ref().unwrap().unsubscribe.clone().unwrap())
         .collect();
     assert!(tokens.len() == 2 && tokens[0] != tokens[1]);
     for (email, link) in emails.iter().zip(&tokens) {
@@ -36,10 +36,10 @@ async fn an_email_contains_links_of_its_own_user(fresh: Fresh) {
         let opened = town.process().identities.default.links.open(token, town.clock.now()).await;
         let person = email.delivery.as_str().split(':').nth(1).unwrap();
         let opened = opened.unwrap().unwrap();
-        assert_eq!((opened.user, opened.stop), (user(person), Stop::Digest));
-        let filled = email.filled();
+        assert_eq!((opened.user, opened.stop), (user(person), StopAction::Digest));
+        let filled = email.fill_links();
         for body in [&filled.html, &filled.text] {
-            let choices = &email.personal.as_ref().unwrap().preferences;
+            let choices = &email.links.as_ref().unwrap().preferences;
             assert!(body.contains(link.as_str()) && body.contains(choices.as_str()));
             assert!(!body.contains(".invalid") && body.len() < MAX_BYTES);
         }
@@ -66,10 +66,10 @@ async fn an_email_that_is_built_again_has_the_same_links(fresh: Fresh) {
     let secret = fresh.note("link_secret").await.unwrap();
     let links = Links::new(fresh.handle(), Some("https://news.example.org".into()), secret);
     let address = Address::new("ada@example.org").unwrap();
-    let maker = links.maker().await.unwrap().unwrap();
-    let stop = Some(&Stop::Digest);
-    let first = maker.personal(&user("ada"), Some(&address), stop, None, row.created);
-    assert!(town.emails()[0].personal == Some(first));
+    let maker = links.link_maker().await.unwrap().unwrap();
+    let stop = Some(&StopAction::Digest);
+    let first = maker.recipient_links(&user("ada"), Some(&address), stop, None, row.created);
+    assert!(town.emails()[0].links == Some(first));
 }
 
 async fn unsubscribing_cancels_a_pending_email(fresh: Fresh) {
@@ -77,7 +77,7 @@ async fn unsubscribing_cancels_a_pending_email(fresh: Fresh) {
     town.happens(&["a1"], to(&["ada"])).await;
     town.answer([busy()]);
     town.digests_at(monday(0)).await;
-    town.process().people().unsubscribe(&user("ada")).await.unwrap();
+    town.process().users().unsubscribe(&user("ada")).await.unwrap();
 
     let report = town.digests_at(monday(0) + TimeDelta::days(1)).await;
 
@@ -98,9 +98,9 @@ async fn emails_have_no_links_without_a_public_url(fresh: Fresh) {
     let email = town.emails().remove(0);
     let headers = email.headers();
     let names: Vec<&str> = headers.iter().map(|(name, _)| name.as_str()).collect();
-    assert!(email.personal.is_none());
+    assert!(email.links.is_none());
     assert_eq!(names, ["Auto-Submitted", "List-Id"]);
-    let text = email.filled().text;
+    let text = email.fill_links().text;
     assert!(!text.contains("Unsubscribe") && !text.contains(".invalid"), "{text}");
     assert_eq!(fresh.note("link_secret").await.unwrap(), None);
 }

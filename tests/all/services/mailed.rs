@@ -5,7 +5,7 @@ use tidings::clock::Clock;
 use tidings::domain::feed_marks::Mark;
 use tidings::domain::user::TypePreference;
 use tidings::domain::{Cadence, DeliveryState, Route};
-use tidings::wire::explanation::{By, EmailPlace};
+use tidings::wire::explanation::{CoveredBy, EmailPlace};
 
 use super::mandatory::happens;
 use super::retracting::{BATCHED, retract};
@@ -33,14 +33,14 @@ mostly_on_sqlite! {
 async fn mailed(town: &Town, person: &str) -> Vec<(String, bool)> {
     let page = town.feed(person).await;
     let mut items: Vec<_> =
-        page.items.iter().map(|item| (item.object.to_string(), item.mailed)).collect();
+        page.items.iter().map(|item| (item.object_id.to_string(), item.is_emailed)).collect();
     items.reverse();
     let request = feed_of(&user(person));
     let groups = town.process().feeds().groups(&request).await.unwrap();
     let grouped = groups.answer.groups.into_iter();
     let mut grouped: Vec<_> = grouped
         .flat_map(|group| group.items)
-        .map(|item| (item.object.to_string(), item.mailed))
+        .map(|item| (item.object_id.to_string(), item.is_emailed))
         .collect();
     let mut same = items.clone();
     grouped.sort();
@@ -169,7 +169,7 @@ async fn turning_off_a_type_keeps_the_mailed_flag(fresh: Fresh) {
     assert_eq!(mailed(&town, "ada").await, expected);
     let explanation = town.process().explain().user(&user("ada"), None).await;
     for fate in explanation.unwrap().events {
-        let Some(By::Email { place, .. }) = fate.covered else {
+        let Some(CoveredBy::Email { place, .. }) = fate.covered else {
             panic!("{:?}", fate.covered);
         };
         assert_eq!(place, EmailPlace::Shown);
@@ -202,7 +202,7 @@ async fn a_digest_of_mandatory_events_excludes_seen_ones(fresh: Fresh) {
     let expected = each([("a1", true), ("a2", true), ("a3", true)]);
     assert_eq!(mailed(&town, "ada").await, expected);
     let row = town.deliveries_of("ada").await.remove(0);
-    let story = town.process().compose().story(row).await.unwrap();
+    let story = town.process().compose().describe_delivery(row).await.unwrap();
     let shown = story.email.unwrap().items.into_iter();
     let shown: Vec<_> = shown.map(|item| item.object.to_string()).collect();
     assert_eq!(shown, ["a2"]);
@@ -226,7 +226,7 @@ async fn check_sent_content(fresh: Fresh, config: &str) {
     let shown = async || {
         let row = town.deliveries_of(person).await.remove(0);
         assert_eq!((row.state, row.outcome.items), (DeliveryState::Sent, 2));
-        let story = town.process().compose().story(row).await.unwrap();
+        let story = town.process().compose().describe_delivery(row).await.unwrap();
         let items = story.email.unwrap().items.into_iter();
         let mut items: Vec<_> = items.map(|item| item.object.to_string()).collect();
         items.sort();

@@ -6,14 +6,14 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use tidings::domain::user::TypePreference;
 use tidings::domain::{
-    Address, Audience, Cadence, DeliveryState, Reason, Route, Suppression, User,
+    Address, Audience, Cadence, DeliveryState, Route, Suppression, SuppressionReason, User,
 };
 use tidings::email::Message;
-use tidings::engine::Silent;
+use tidings::engine::NoProgress;
 use tidings::engine::archive::ArchiveRequest as Archive;
 use tidings::engine::digest::DigestRequest;
 use tidings::engine::ingest::NewEvent;
-use tidings::wire::explanation::{By, EmailPlace, Why};
+use tidings::wire::explanation::{CoveredBy, EmailPlace, EventStatus};
 use tidings::wire::transfer::DayFate;
 
 use crate::support::town::{Town, busy, monday, mostly_on_sqlite, request, saturday, to};
@@ -57,7 +57,7 @@ pub(super) async fn happens(town: &Town, name: &str, objects: &[&str], audience:
     let app = town.process();
     let request = NewEvent { kind: kind(name), ..request(objects, audience, None) };
     app.notify().accept(vec![request]).await.unwrap();
-    app.fanouts().drain(&Silent).await.unwrap();
+    app.fanouts().drain(&NoProgress).await.unwrap();
 }
 
 /// Accepts a work and a notice for all four users.
@@ -68,7 +68,7 @@ async fn both_happen(town: &Town, work: &str, notice: &str) {
 }
 
 async fn unsubscribe(town: &Town, id: &str) {
-    let left = town.process().people().unsubscribe(&user(id)).await;
+    let left = town.process().users().unsubscribe(&user(id)).await;
     assert!(left.unwrap().is_some());
 }
 
@@ -82,7 +82,7 @@ async fn town(fresh: &Fresh, config: &str) -> Town {
 }
 
 fn works_of(email: &Message) -> (String, Vec<&'static str>) {
-    let text = email.filled().text;
+    let text = email.fill_links().text;
     let works = ["a1", "a2", "a3", "a4"].into_iter();
     let works = works.filter(|work| text.contains(&format!("Work {work}.")));
     (email.to.to_string(), works.collect())
@@ -134,7 +134,7 @@ async fn an_email_of_mandatory_events_only_has_no_unsubscribe_link(fresh: Fresh)
     happens(&town, "Notice", &["a3"], to(&["cem"])).await;
     let rehearse = DigestRequest { dry_run: true, at: Some(monday(0)), ..DigestRequest::default() };
     let run = town.process().digests();
-    assert_eq!(run.run(&rehearse, &Silent).await.unwrap().due.users, 3);
+    assert_eq!(run.run(&rehearse, &NoProgress).await.unwrap().due.users, 3);
     town.digests_at(monday(0)).await;
     // Cem has not opted out, but this digest has only a notice.
     happens(&town, "Notice", &["a4"], to(&["cem"])).await;
@@ -142,7 +142,7 @@ async fn an_email_of_mandatory_events_only_has_no_unsubscribe_link(fresh: Fresh)
 
     let emails = town.emails();
     let offers = |email: &Message| {
-        let (headers, filled) = (email.headers(), email.filled());
+        let (headers, filled) = (email.headers(), email.fill_links());
         let header = headers.iter().any(|(name, _)| name == "List-Unsubscribe");
         let post = headers.iter().any(|(name, _)| name == "List-Unsubscribe-Post");
         let text = filled.text.contains("Unsubscribe from this digest:");
@@ -171,12 +171,12 @@ async fn mandatory_events_override_an_unsubscribe_but_not_a_bounce(fresh: Fresh)
         Suppression::new(&address, reason, noon() + TimeDelta::minutes(minutes), "esp")
     };
     let all = [
-        news("ada", Reason::Unsubscribe, 0),
+        news("ada", SuppressionReason::Unsubscribe, 0),
         // The unsubscribe does not replace the operator's suppression.
-        news("ben", Reason::Manual, 0),
-        news("ben", Reason::Unsubscribe, 1),
-        news("cem", Reason::HardBounce, 0),
-        news("cem", Reason::Unsubscribe, 1),
+        news("ben", SuppressionReason::Manual, 0),
+        news("ben", SuppressionReason::Unsubscribe, 1),
+        news("cem", SuppressionReason::HardBounce, 0),
+        news("cem", SuppressionReason::Unsubscribe, 1),
     ];
     for one in all {
         fresh.suppress(&[one]).await;
@@ -211,10 +211,10 @@ async fn a_pending_digest_keeps_only_mandatory_events_after_an_opt_out(fresh: Fr
     unsubscribe(&town, "ben").await;
     let story = async |id: &str| {
         let row = town.deliveries_of(id).await.remove(0);
-        let preview = town.process().compose().story(row).await.unwrap();
+        let preview = town.process().compose().describe_delivery(row).await.unwrap();
         let titles =
             preview.email.map(|email| email.items.into_iter().map(|item| item.title.unwrap()));
-        (titles.map_or(Vec::new(), Iterator::collect::<Vec<_>>), preview.barred)
+        (titles.map_or(Vec::new(), Iterator::collect::<Vec<_>>), preview.send_obstacle)
     };
     let before = story("ada").await;
     town.postbox.takes_everything();
@@ -243,8 +243,8 @@ async fn opting_in_again_keeps_pending_mandatory_events(fresh: Fresh) {
     both_happen(&town, "a1", "a2").await;
     town.clock.advance(TimeDelta::hours(1));
     let back = serde_json::from_str(r#"{"digest": {"cadence": "weekly"}}"#).unwrap();
-    let people = town.process().people();
-    let ben = people.prefer(&user("ben"), back).await.unwrap().unwrap();
+    let people = town.process().users();
+    let ben = people.change_preferences(&user("ben"), back).await.unwrap().unwrap();
 
     town.digests_at(monday(0)).await;
 
@@ -267,7 +267,7 @@ async fn a_batch_for_an_unsubscribed_user_has_mandatory_events_only(fresh: Fresh
     unsubscribe(&town, "ben").await;
     // Dee unsubscribes at the provider, which leaves her user record unchanged.
     let dee = Address::new("dee@example.org").unwrap();
-    let news = Suppression::new(&dee, Reason::Unsubscribe, noon(), "esp");
+    let news = Suppression::new(&dee, SuppressionReason::Unsubscribe, noon(), "esp");
     fresh.suppress(&[news]).await;
 
     send_after(&town, 5).await;
@@ -326,11 +326,11 @@ async fn a_day_with_mandatory_events_for_unsubscribed_users_is_kept(fresh: Fresh
     let request = Archive { keep: TimeDelta::days(30), export: None, dry_run: true, force: false };
     let mut days = Vec::new();
     let archive = town.process().archive();
-    archive.run(&request, &Silent, &mut days).await.unwrap();
+    archive.run(&request, &NoProgress, &mut days).await.unwrap();
 
     assert_eq!(
         days.remove(0).fate,
-        DayFate::Unmailed { people: 4, events: 6 },
+        DayFate::NotEmailed { users: 4, events: 6 },
         "the notices of ada and ben, who want no more, and all of cem and dee, who may confirm"
     );
 }
@@ -342,7 +342,7 @@ async fn a_run_for_another_cadence_skips_digests_of_mandatory_events(fresh: Fres
     let run = async |cadence| {
         let request = DigestRequest { cadence: Some(cadence), ..DigestRequest::default() };
         let run = town.process().digests();
-        run.run(&request, &Silent).await.unwrap().emails.sent
+        run.run(&request, &NoProgress).await.unwrap().emails.sent
     };
 
     assert_eq!(run(Cadence::Daily).await, 0);
@@ -358,7 +358,7 @@ async fn explain_marks_mandatory_events_and_says_why_others_are_excluded(fresh: 
     };
     let fates = |explanation: &tidings::wire::explanation::Explanation| -> Vec<_> {
         let fates = explanation.events.iter().rev();
-        fates.map(|fate| (fate.object.to_string(), fate.mandatory, fate.why)).collect()
+        fates.map(|fate| (fate.object.to_string(), fate.mandatory, fate.status)).collect()
     };
 
     let before = explained().await;
@@ -372,11 +372,14 @@ async fn explain_marks_mandatory_events_and_says_why_others_are_excluded(fresh: 
     assert_eq!(before.digest.as_ref().unwrap().next_due, Some(monday(0) - TimeDelta::minutes(30)));
     assert_eq!(
         fates(&before),
-        [("a1".to_owned(), false, Why::NoDigest), ("a2".to_owned(), true, Why::NextDigest)]
+        [
+            ("a1".to_owned(), false, EventStatus::NoDigest),
+            ("a2".to_owned(), true, EventStatus::NextDigest)
+        ]
     );
     assert_eq!(after.digest.as_ref().unwrap().next_due, None);
     let place = |at: usize| match &after.events[at].covered {
-        Some(By::Email { place, .. }) => *place,
+        Some(CoveredBy::Email { place, .. }) => *place,
         other => panic!("{other:?}"),
     };
     assert_eq!((place(1), place(0)), (EmailPlace::Excluded, EmailPlace::Shown));

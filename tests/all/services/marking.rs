@@ -22,7 +22,7 @@ async fn a_mark_applies_to_the_stored_state_not_to_the_cached_feed(fresh: Fresh)
     town.happens(&["a1"], to(&["ada"])).await;
     let (here, elsewhere) = (town.process(), town.process());
     // This turns on the cache of the process, which then receives no change notices.
-    here.feed_cache.apply(&ChangeNotice::All);
+    here.feed_cache.apply_notice(&ChangeNotice::All);
     let page = async || -> FeedPage {
         let request = feed_of(&user("ada"));
         here.feeds().page(&request).await.unwrap().answer
@@ -41,7 +41,7 @@ async fn a_page_is_at_least_as_recent_as_the_cursor_of_its_request(fresh: Fresh)
     let town = Town::found(&fresh, true, "feed.fresh = \"30s\"").await;
     town.happens(&["a1"], to(&["ada"])).await;
     let (here, elsewhere) = (town.process(), town.process());
-    here.feed_cache.apply(&ChangeNotice::All);
+    here.feed_cache.apply_notice(&ChangeNotice::All);
     let load = async |app: &App, after: Option<FeedCursor>| {
         let mut request = feed_of(&user("ada"));
         request.accepts_cached = true;

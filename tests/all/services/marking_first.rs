@@ -11,8 +11,8 @@ use chrono::TimeDelta;
 use futures::FutureExt;
 use futures::future::{pending, ready};
 use tidings::domain::DeliveryState;
-use tidings::email::Certainty;
-use tidings::engine::Silent;
+use tidings::email::Resolution;
+use tidings::engine::NoProgress;
 use tidings::store::Store;
 use tokio::time::timeout;
 
@@ -44,9 +44,9 @@ async fn calls(town: &Town) -> Vec<&'static str> {
 }
 
 /// Returns the users in a process's first call. With `Certainty::Never` that call has one email.
-fn in_first_call(certainty: Certainty) -> &'static [&'static str] {
+fn in_first_call(certainty: Resolution) -> &'static [&'static str] {
     match certainty {
-        Certainty::Never => &["ada"],
+        Resolution::Impossible => &["ada"],
         _ => &["ada", "ben"],
     }
 }
@@ -73,7 +73,7 @@ async fn a_sent_digest_is_marked_then_settled_and_closed_in_one_write(fresh: Fre
 }
 
 async fn an_unknown_outcome_is_recorded_before_its_markers_are_written(fresh: Fresh) {
-    let town = Town::with(&fresh, Certainty::Never, "").await;
+    let town = Town::with(&fresh, Resolution::Impossible, "").await;
     town.happens(&["a1"], to(&["ada"])).await;
     town.answer([lost()]);
 
@@ -85,7 +85,7 @@ async fn an_unknown_outcome_is_recorded_before_its_markers_are_written(fresh: Fr
 }
 
 async fn a_failed_marker_write_still_records_the_email_as_sent(fresh: Fresh) {
-    for certainty in [Certainty::Never, Certainty::Repeat { within: None }] {
+    for certainty in [Resolution::Impossible, Resolution::Repeat { within: None }] {
         fresh.clear().await;
         let town = Town::with(&fresh, certainty, "").await;
         let users = in_first_call(certainty);
@@ -94,7 +94,7 @@ async fn a_failed_marker_write_still_records_the_email_as_sent(fresh: Fresh) {
         let store: Arc<dyn Store> = FailingStore::of_verb(town.store.clone(), "write_markers", 0);
         let failing = town.process_on(&store);
 
-        let report = failing.digests().run(&Default::default(), &Silent).await;
+        let report = failing.digests().run(&Default::default(), &NoProgress).await;
 
         assert!(report.is_err());
         for person in users {
@@ -109,7 +109,7 @@ async fn a_failed_marker_write_still_records_the_email_as_sent(fresh: Fresh) {
 }
 
 async fn a_hanging_marker_write_does_not_delay_recording_the_outcome(fresh: Fresh) {
-    let town = Town::with(&fresh, Certainty::Never, "delivery.lease = \"10s\"\n").await;
+    let town = Town::with(&fresh, Resolution::Impossible, "delivery.lease = \"10s\"\n").await;
     town.happens(&["a1"], to(&["ada"])).await;
     let (inner, states) = (town.store.clone(), Arc::new(Mutex::new(Vec::new())));
     let noted = states.clone();
@@ -137,8 +137,8 @@ async fn a_hanging_marker_write_does_not_delay_recording_the_outcome(fresh: Fres
 }
 
 async fn the_next_run_finishes_after_a_crash_between_marking_and_settling(fresh: Fresh) {
-    let repeat = Certainty::Repeat { within: None };
-    for certainty in [Certainty::Never, Certainty::Ask, repeat] {
+    let repeat = Resolution::Repeat { within: None };
+    for certainty in [Resolution::Impossible, Resolution::Query, repeat] {
         fresh.clear().await;
         let town = Town::with(&fresh, certainty, "").await;
         let users = in_first_call(certainty);
@@ -147,7 +147,7 @@ async fn the_next_run_finishes_after_a_crash_between_marking_and_settling(fresh:
         let store: Arc<dyn Store> = FailingStore::of_verb(town.store.clone(), "settle", 0);
         let stopped = town.process_on(&store);
 
-        let report = stopped.digests().run(&Default::default(), &Silent).await;
+        let report = stopped.digests().run(&Default::default(), &NoProgress).await;
 
         assert!(report.is_err());
         let row = town.deliveries_of("ada").await.remove(0);
@@ -155,7 +155,7 @@ async fn the_next_run_finishes_after_a_crash_between_marking_and_settling(fresh:
         town.clock.advance(TimeDelta::minutes(30));
         run(&town, &town.process()).await;
         let expected = match certainty {
-            Certainty::Never => DeliveryState::Unknown,
+            Resolution::Impossible => DeliveryState::Unknown,
             _ => DeliveryState::Sent,
         };
         for person in users {

@@ -3,7 +3,7 @@
 use chrono::TimeDelta;
 use tidings::domain::DeliveryState;
 use tidings::email::Outcome;
-use tidings::engine::Silent;
+use tidings::engine::NoProgress;
 
 use crate::support::town::{Town, busy, followers_of, lost, monday, mostly_on_sqlite, request, to};
 use crate::support::{Fresh, Shorthand};
@@ -38,7 +38,7 @@ async fn counts_equal_the_journal_and_the_ledger(fresh: Fresh) {
     let twice = || vec![request(&["a4"], to(&["ada"]), Some("twice"))];
     app.notify().accept(twice()).await.unwrap();
     app.notify().accept(twice()).await.unwrap();
-    app.fanouts().drain(&Silent).await.unwrap();
+    app.fanouts().drain(&NoProgress).await.unwrap();
     let reason = "no such mailbox: ada@example.org".to_owned();
     town.answer([Outcome::Refused(reason), lost(), busy()]);
 

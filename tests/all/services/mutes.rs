@@ -7,7 +7,7 @@ use tidings::clock::Clock;
 use tidings::domain::mutes_and_quiet_hours::Title;
 use tidings::domain::{Audience, Day, DeliveryState, FollowKey, Object, ObjectKey, Subject, User};
 use tidings::engine::users::input::MuteInput;
-use tidings::wire::explanation::{By, EmailPlace, Why};
+use tidings::wire::explanation::{CoveredBy, EmailPlace, EventStatus};
 
 use super::mandatory::happens;
 use crate::support::town::{Town, busy, followers_of, monday, mostly_on_sqlite, to};
@@ -43,14 +43,14 @@ fn subject(name: &str) -> Subject {
 }
 
 async fn mute(town: &Town, person: &str, name: &str) {
-    let people = town.process().people();
+    let people = town.process().users();
     let (user, subject) = (user(person), subject(name));
     let muted = people.mute(&user, &subject, MuteInput::default()).await;
     assert!(muted.unwrap().is_some());
 }
 
 async fn unmute(town: &Town, person: &str, name: &str) {
-    let people = town.process().people();
+    let people = town.process().users();
     let user = people.unmute(&user(person), &subject(name)).await.unwrap();
     assert_eq!(user.unwrap().mutes.current(town.clock.now()).count(), 0);
 }
@@ -87,7 +87,7 @@ async fn a_batch_excludes_muted_subjects_and_is_canceled_if_nothing_is_left(fres
     town.send_due_in(6).await;
 
     assert_eq!(town.emails().len(), 2);
-    let text = |n: usize| town.emails()[n].filled().text;
+    let text = |n: usize| town.emails()[n].fill_links().text;
     let texts = [text(0), text(1)];
     let ada = texts.iter().find(|text| text.contains("Work a2.")).unwrap();
     let cem = texts.iter().find(|text| text.contains("Work a1.")).unwrap();
@@ -120,7 +120,7 @@ async fn a_deferred_email_excludes_subjects_that_were_muted_meanwhile(fresh: Fre
 
     let emails = town.emails();
     let includes =
-        |n: usize, work: &str| emails[n].filled().text.contains(&format!("Work {work}."));
+        |n: usize, work: &str| emails[n].fill_links().text.contains(&format!("Work {work}."));
     assert_eq!(emails.len(), 2);
     assert!(includes(0, "a2") && !includes(0, "a1"));
     assert!(includes(1, "a4") && !includes(1, "a3"));
@@ -131,7 +131,7 @@ async fn muting_a_topic_mutes_every_object_about_it(fresh: Fresh) {
     let about = |key: &str, about: serde_json::Value| Object {
         title: Some(format!("Work {key}.")),
         data: serde_json::json!({"about": about}).into(),
-        ..Object::bare(ObjectKey::stored(key))
+        ..Object::without_data(ObjectKey::stored(key))
     };
     let linked = serde_json::json!({"title": "Show", "url": "https://a.example/show"});
     let works = [
@@ -187,7 +187,7 @@ async fn an_expired_mute_does_not_email_its_earlier_events(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let until = Some(town.clock.now() + TimeDelta::hours(2));
     let input = MuteInput { until, title: None };
-    let people = town.process().people();
+    let people = town.process().users();
     people.mute(&user("ada"), &subject("artist:1"), input).await.unwrap();
     town.happens(&["a1"], followers_of("artist:1")).await;
     town.clock.advance(TimeDelta::hours(3));
@@ -218,7 +218,7 @@ async fn mandatory_events_are_never_muted(fresh: Fresh) {
     let of = |person: &str, emails: &[tidings::email::Message]| {
         let masked = tidings::domain::Address::new(format!("{person}@example.org")).unwrap();
         let theirs = emails.iter().filter(|email| email.to == masked);
-        theirs.map(|email| email.filled().text).collect::<Vec<_>>()
+        theirs.map(|email| email.fill_links().text).collect::<Vec<_>>()
     };
     assert_eq!((of("ada", &alone).len(), of("ben", &alone).len()), (1, 2));
     assert_eq!(of("ada", &town.emails()).len(), 2);
@@ -240,10 +240,10 @@ async fn muted_events_are_in_neither_the_backlog_nor_the_flush_count(fresh: Fres
     let later = town.mailable_backlog(day).await;
     let report = town.digests_at(monday(2)).await;
 
-    assert_eq!((backlog.people, backlog.events, flushed), (2, 2, 0));
-    assert_eq!((later.people, later.events), (2, 2));
-    assert_eq!(report.backlog.older.people, 2);
-    assert_eq!(report.backlog.older.events, 2);
+    assert_eq!((backlog.users, backlog.events, flushed), (2, 2, 0));
+    assert_eq!((later.users, later.events), (2, 2));
+    assert_eq!(report.backlog.backlog.users, 2);
+    assert_eq!(report.backlog.backlog.events, 2);
     assert_eq!(town.emailed_to("ada"), [""; 0]);
 }
 
@@ -264,7 +264,7 @@ async fn muted_items_count_as_read_in_the_feed(fresh: Fresh) {
     assert_eq!((page.counts.unseen, page.counts.unread), (1, 1));
     let items = page.items.iter();
     let mut states: Vec<_> =
-        items.map(|item| (item.object.as_str(), item.state.as_str())).collect();
+        items.map(|item| (item.object_id.as_str(), item.state.as_str())).collect();
     states.sort_unstable();
     assert_eq!(states, [("a1", "read"), ("a2", "unseen")]);
     assert_eq!((after.unseen, after.unread), (2, 2), "what it was stays read");
@@ -281,12 +281,12 @@ async fn explain_reports_events_from_before_an_unmute(fresh: Fresh) {
 
     let explanation = town.process().explain().user(&user("ada"), None).await;
     let fates = explanation.unwrap().events.into_iter();
-    let mut whys: Vec<_> = fates.map(|of| (of.object.to_string(), of.why)).collect();
+    let mut whys: Vec<_> = fates.map(|of| (of.object.to_string(), of.status)).collect();
     whys.sort_by(|a, b| a.0.cmp(&b.0));
-    let expected = [("a1", Why::WasMuted), ("a2", Why::Muted)];
+    let expected = [("a1", EventStatus::WasMuted), ("a2", EventStatus::Muted)];
     assert_eq!(whys, expected.map(|(object, why)| (object.to_owned(), why)));
     assert_eq!(
-        Why::WasMuted.sentence(),
+        EventStatus::WasMuted.sentence(),
         "happened before they unmuted its subject, so it is not emailed"
     );
 }
@@ -301,10 +301,12 @@ async fn explain_reports_a_mute_before_and_after_the_email(fresh: Fresh) {
         let mut fates: Vec<_> = fates
             .map(|fate| {
                 let excluded = match fate.covered {
-                    Some(By::Email { place: EmailPlace::Excluded, excluded, .. }) => excluded,
+                    Some(CoveredBy::Email { place: EmailPlace::Excluded, excluded, .. }) => {
+                        excluded
+                    }
                     _ => None,
                 };
-                (fate.kind, fate.object.to_string(), fate.why, excluded)
+                (fate.kind, fate.object.to_string(), fate.status, excluded)
             })
             .collect();
         fates.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
@@ -318,14 +320,24 @@ async fn explain_reports_a_mute_before_and_after_the_email(fresh: Fresh) {
     town.digests_at(monday(0)).await;
     let after = fates().await;
 
-    let muted = Some(Why::Muted);
+    let muted = Some(EventStatus::Muted);
     assert_eq!(
         before,
-        [(Why::Muted, None), (Why::Gathering, None), (Why::Muted, None), (Why::NextDigest, None),]
+        [
+            (EventStatus::Muted, None),
+            (EventStatus::InOpenBatch, None),
+            (EventStatus::Muted, None),
+            (EventStatus::NextDigest, None),
+        ]
     );
     assert_eq!(
         after,
-        [(Why::Excluded, muted), (Why::Mailed, None), (Why::Covered, muted), (Why::Covered, None),]
+        [
+            (EventStatus::Excluded, muted),
+            (EventStatus::Emailed, None),
+            (EventStatus::Covered, muted),
+            (EventStatus::Covered, None),
+        ]
     );
     // Later mutes do not change the explanation of a sent email.
     town.clock.advance(TimeDelta::minutes(1));
@@ -333,7 +345,7 @@ async fn explain_reports_a_mute_before_and_after_the_email(fresh: Fresh) {
     mute(&town, "ada", "a3").await;
     assert_eq!(fates().await, after);
     for row in town.deliveries_of("ada").await {
-        let story = town.process().compose().story(row).await.unwrap();
+        let story = town.process().compose().describe_delivery(row).await.unwrap();
         assert_eq!(story.email.unwrap().items.len(), 1);
     }
 }
@@ -341,17 +353,17 @@ async fn explain_reports_a_mute_before_and_after_the_email(fresh: Fresh) {
 async fn replacing_a_user_record_keeps_its_mutes(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     mute(&town, "ada", "a1").await;
-    let people = town.process().people();
+    let people = town.process().users();
     let record = serde_json::json!({"id": "ada", "email": "ada@example.org", "confirmed": true});
 
     let record = serde_json::from_value(record).unwrap();
-    people.put(vec![record]).await.unwrap();
+    people.put_users(vec![record]).await.unwrap();
     people.unsubscribe(&user("ada")).await.unwrap();
     let daily = serde_json::json!({"digest": {"cadence": "daily"}});
     let daily = serde_json::from_value(daily).unwrap();
-    people.prefer(&user("ada"), daily).await.unwrap();
+    people.change_preferences(&user("ada"), daily).await.unwrap();
 
-    let ada = people.get(&user("ada")).await.unwrap().unwrap();
+    let ada = people.user(&user("ada")).await.unwrap().unwrap();
     let muted = ada.mutes.current(town.clock.now());
     let muted: Vec<&str> = muted.map(|(subject, _)| subject.as_str()).collect();
     assert_eq!(muted, ["a1"]);
@@ -367,9 +379,9 @@ async fn a_user_mutes_at_most_a_thousand_subjects(fresh: Fresh) {
         }
     })
     .await;
-    let people = town.process().people();
+    let people = town.process().users();
     let put = |name: &str| {
-        let (people, name) = (town.process().people(), subject(name));
+        let (people, name) = (town.process().users(), subject(name));
         async move { people.mute(&user("ada"), &name, MuteInput::default()).await }
     };
 
@@ -379,14 +391,14 @@ async fn a_user_mutes_at_most_a_thousand_subjects(fresh: Fresh) {
     assert!(refused.contains("1000"), "{refused}");
     assert!(again.is_ok(), "who has them can change them");
     // An ended mute counts until none of the events that it covered may still be emailed.
-    unmute_all(&town, &people.get(&user("ada")).await.unwrap().unwrap()).await;
+    unmute_all(&town, &people.user(&user("ada")).await.unwrap().unwrap()).await;
     assert!(put("one more").await.is_err());
     town.clock.advance(TimeDelta::days(62));
     assert!(put("one more").await.is_ok());
 }
 
 async fn unmute_all(town: &Town, ada: &User) {
-    let all: Vec<Subject> = ada.mutes.all().map(|(subject, _)| subject.clone()).collect();
+    let all: Vec<Subject> = ada.mutes.iter().map(|(subject, _)| subject.clone()).collect();
     let now = town.clock.now();
     town.change("ada", |ada| all.iter().for_each(|subject| ada.mutes.unmute(subject, now))).await;
 }
@@ -396,10 +408,10 @@ async fn mutes_that_ended_long_ago_are_deleted(fresh: Fresh) {
     for name in ["a1", "a2"] {
         mute(&town, "ada", name).await;
     }
-    let people = town.process().people();
+    let people = town.process().users();
     people.unmute(&user("ada"), &subject("a1")).await.unwrap();
     let count = async || {
-        let ada = town.process().people().get(&user("ada")).await.unwrap();
+        let ada = town.process().users().user(&user("ada")).await.unwrap();
         ada.unwrap().mutes.len()
     };
     assert_eq!(count().await, 2);
@@ -424,6 +436,6 @@ async fn the_total_of_a_batch_excludes_muted_events(fresh: Fresh) {
     assert_eq!((items("ada").await, items("ben").await), (2, 3));
     let emails = town.emails();
     let ada = emails.iter().find(|email| email.to.reveal() == "ada@example.org");
-    let text = ada.unwrap().filled().text;
+    let text = ada.unwrap().fill_links().text;
     assert!(!text.contains("more"), "{text}");
 }

@@ -18,8 +18,8 @@ const MARA: &str = "533998b1c9dc24c371000041";
 
 /// Stores two days in the original's form: bare events, bare markers, ObjectIds in `_id` and `o`.
 async fn put_original_documents(town: &Town) {
-    let friday = Day::of(saturday()).back(1);
-    let thursday = friday.back(1);
+    let friday = Day::of(saturday()).days_before(1);
+    let thursday = friday.days_before(1);
     let days = [
         (
             thursday,
@@ -51,7 +51,7 @@ async fn put_original_documents(town: &Town) {
 
 async fn feed(town: &Town, person: &str) -> Vec<(String, String)> {
     let items = town.feed(person).await.items.into_iter();
-    items.map(|item| (item.id.to_string(), item.object.to_string())).collect()
+    items.map(|item| (item.id.to_string(), item.object_id.to_string())).collect()
 }
 
 fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -85,7 +85,7 @@ async fn documents_of_older_writers_give_the_right_digest(fresh: Fresh) {
     assert_eq!((report.emails.sent, report.emails.events, again.emails.sent), (2, 5, 0));
     assert_eq!(town.emailed_to("ada"), ["a2", "a4"]);
     assert!(
-        town.emails()[1].filled().text.contains("5334647b139b2165160000d8"),
+        town.emails()[1].fill_links().text.contains("5334647b139b2165160000d8"),
         "an object under an ObjectId is known by its hex text"
     );
     assert_eq!(

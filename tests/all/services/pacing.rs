@@ -9,7 +9,7 @@ use chrono::TimeDelta;
 use futures::future::BoxFuture;
 use tidings::domain::{Address, DeliveryState, User};
 use tidings::email::Outcome;
-use tidings::engine::Silent;
+use tidings::engine::NoProgress;
 use tidings::engine::digest::DigestRequest;
 use tidings::store::Store;
 
@@ -33,10 +33,13 @@ fn meanwhile(town: &Town, person: &str, other: BoxFuture<'static, ()>) -> BoxFut
     let watched = FailingStore::before(town.store.clone(), RECORDS_CALL, other);
     let store: Arc<dyn Store> = watched.clone();
     let digests = town.process_on(&store).digests();
-    let request =
-        DigestRequest { now: true, users: Some(vec![user(person)]), ..DigestRequest::default() };
+    let request = DigestRequest {
+        ignore_hours: true,
+        users: Some(vec![user(person)]),
+        ..DigestRequest::default()
+    };
     Box::pin(async move {
-        digests.run(&request, &Silent).await.unwrap();
+        digests.run(&request, &NoProgress).await.unwrap();
         assert!(watched.verbs().contains(RECORDS_CALL));
     })
 }

@@ -7,9 +7,9 @@ use chrono::TimeDelta;
 use tidings::clock::Clock;
 use tidings::domain::{Feedback, ReportKind};
 use tidings::email::Outcome;
-use tidings::engine::Silent;
+use tidings::engine::NoProgress;
 use tidings::engine::digest::DigestRequest;
-use tidings::wire::run_report::{DigestReport, Ended};
+use tidings::wire::run_report::{DigestReport, EarlyEnd};
 
 use crate::support::Fresh;
 use crate::support::town::{Town, monday, mostly_on_sqlite, to};
@@ -33,11 +33,11 @@ mostly_on_sqlite! {
 pub(super) async fn run(town: &Town, request: DigestRequest) -> DigestReport {
     let request = DigestRequest { patience: Some(TimeDelta::minutes(15)), ..request };
     town.clock.set(town.clock.now().max(monday(0)));
-    let report = town.process().digests().run(&request, &Silent).await;
+    let report = town.process().digests().run(&request, &NoProgress).await;
     let report = report.unwrap();
     assert_eq!(
         report.emails.settled() + report.emails.deferred,
-        report.due.users + report.left_over - report.due.busy - report.due.held,
+        report.due.users + report.left_over - report.due.busy - report.due.not_started,
         "everybody is accounted for: {report:?}"
     );
     report
@@ -45,7 +45,7 @@ pub(super) async fn run(town: &Town, request: DigestRequest) -> DigestReport {
 
 pub(super) fn reason(report: &DigestReport) -> &str {
     match &report.ended {
-        Some(Ended::Paused(pause)) => &pause.reason,
+        Some(EarlyEnd::Paused(pause)) => &pause.reason,
         other => panic!("not paused: {other:?}"),
     }
 }
@@ -63,7 +63,7 @@ async fn a_stop_from_the_provider_pauses_all_processes_until_a_resume(fresh: Fre
 
     assert_eq!(reason(&first), "the key is revoked");
     // The third delivery may or may not exist when the second is refused. It waits in both cases.
-    let waits = first.emails.deferred + first.due.held;
+    let waits = first.emails.deferred + first.due.not_started;
     assert_eq!((first.emails.sent, waits), (1, 2));
     assert_eq!(reason(&meanwhile), "the key is revoked");
     assert_eq!((meanwhile.emails.sent, calls), (0, 2));
@@ -92,7 +92,7 @@ async fn too_large_a_share_of_failures_pauses_sending(fresh: Fresh) {
         reason(&report),
         "1 of the last 2 emails failed, more than delivery.stop_share of 49%"
     );
-    let waits = report.emails.deferred + report.due.held;
+    let waits = report.emails.deferred + report.due.not_started;
     assert_eq!((report.emails.sent, report.emails.failed, waits), (1, 1, 1));
     assert_eq!(town.calls().len(), 2);
 }
@@ -100,12 +100,12 @@ async fn too_large_a_share_of_failures_pauses_sending(fresh: Fresh) {
 async fn failures_before_a_resume_no_longer_count_in_any_process(fresh: Fresh) {
     let config = "delivery.chunk = 1\ndelivery.stop_after = 2\ndelivery.stop_share = \"49%\"\n";
     let town = Town::found(&fresh, true, config).await;
-    let now = DigestRequest { now: true, ..DigestRequest::default() };
+    let now = DigestRequest { ignore_hours: true, ..DigestRequest::default() };
     let worker = town.process();
     let send_by_worker = async |work: &str, person: &str| {
         town.happens(&[work], to(&[person])).await;
         town.clock.set(town.clock.now().max(monday(0)));
-        worker.digests().run(&now, &Silent).await.unwrap()
+        worker.digests().run(&now, &NoProgress).await.unwrap()
     };
     // One email is fewer than `delivery.stop_after`.
     town.answer([refused()]);
@@ -152,7 +152,7 @@ async fn bounces_and_complaints_pause_sending_and_do_not_count_after_a_resume(fr
     town.happens(&["a1"], to(&names)).await;
     assert_eq!(run(&town, DigestRequest::default()).await.emails.sent, 20);
 
-    let now = DigestRequest { now: true, ..DigestRequest::default() };
+    let now = DigestRequest { ignore_hours: true, ..DigestRequest::default() };
 
     // Four complaints in twenty emails exceed 0.3 %, but fewer than five never pause sending.
     report(&names[..4], ReportKind::Bounced).await;
@@ -206,10 +206,10 @@ async fn a_paused_worker_sends_nothing_and_reports_the_pause(fresh: Fresh) {
     run(&town, DigestRequest::default()).await;
     let (worker, mut scanned) = (town.process().worker(), None);
 
-    let held = worker.round(&mut scanned, &Silent).await.unwrap();
+    let held = worker.round(&mut scanned, &NoProgress).await.unwrap();
     let emails_while_paused = town.emails().len();
     town.process().deliveries().resume().await.unwrap();
-    let free = worker.round(&mut scanned, &Silent).await.unwrap();
+    let free = worker.round(&mut scanned, &NoProgress).await.unwrap();
 
     assert_eq!(held.paused.unwrap().reason, "suspended");
     assert!(held.digests.is_none() && emails_while_paused < 2);
@@ -235,7 +235,7 @@ async fn digests_that_keep_failing_do_not_pause_other_emails(fresh: Fresh) {
 
     // The first try, and retries after another 1, 2, 4, 8 and 16 hours.
     assert_eq!(failed, 6 * 10);
-    assert_eq!(town.process().deliveries().pause().await.unwrap(), None);
+    assert_eq!(town.process().deliveries().current_pause().await.unwrap(), None);
 }
 
 async fn a_resume_cancels_the_retry_delay_of_the_provider(fresh: Fresh) {
@@ -246,16 +246,16 @@ async fn a_resume_cancels_the_retry_delay_of_the_provider(fresh: Fresh) {
         Some(Duration::from_secs(24 * 60 * 60)),
     )]);
     let (one, other) = (town.process(), town.process());
-    let now = DigestRequest { now: true, ..DigestRequest::default() };
+    let now = DigestRequest { ignore_hours: true, ..DigestRequest::default() };
     town.clock.set(monday(0));
-    one.digests().run(&now, &Silent).await.unwrap();
+    one.digests().run(&now, &NoProgress).await.unwrap();
     town.happens(&["a2"], to(&["ben", "cem"])).await;
-    other.digests().run(&now, &Silent).await.unwrap();
+    other.digests().run(&now, &NoProgress).await.unwrap();
     let while_closed = town.emails().len();
 
     other.deliveries().resume().await.unwrap();
     town.clock.advance(TimeDelta::minutes(1));
-    one.digests().run(&now, &Silent).await.unwrap();
+    one.digests().run(&now, &NoProgress).await.unwrap();
 
     assert_eq!((while_closed, town.emails().len()), (0, 3));
 }
@@ -269,13 +269,13 @@ async fn forty_refused_emails_an_hour_pause_sending_in_the_second_hour(fresh: Fr
     for hour in people.chunks(40) {
         let names: Vec<&str> = hour.iter().map(String::as_str).collect();
         town.happens(&["a1"], to(&names)).await;
-        let now = DigestRequest { now: true, ..DigestRequest::default() };
+        let now = DigestRequest { ignore_hours: true, ..DigestRequest::default() };
         ended.push(run(&town, now).await);
         town.clock.advance(TimeDelta::hours(1));
     }
 
     assert_eq!((ended[0].emails.failed, &ended[0].ended), (40, &None));
-    let paused = town.process().deliveries().pause().await.unwrap().unwrap();
+    let paused = town.process().deliveries().current_pause().await.unwrap().unwrap();
     assert_eq!(
         paused.reason,
         // The second hour also retried the emails of the first.
@@ -289,10 +289,10 @@ async fn a_retry_delay_for_one_process_applies_to_all(fresh: Fresh) {
     town.answer([Outcome::TryLater("429".into(), Some(Duration::from_secs(600)))]);
     town.digests_at(monday(0)).await;
     town.happens(&["a2"], to(&["ben"])).await;
-    let now = DigestRequest { now: true, ..DigestRequest::default() };
+    let now = DigestRequest { ignore_hours: true, ..DigestRequest::default() };
     let send_by_another = async |at| {
         town.clock.set(at);
-        town.process().digests().run(&now, &Silent).await.unwrap()
+        town.process().digests().run(&now, &NoProgress).await.unwrap()
     };
 
     send_by_another(monday(0) + TimeDelta::minutes(9)).await;
@@ -312,7 +312,7 @@ async fn a_clock_a_day_ahead_does_not_delay_other_processes(fresh: Fresh) {
     town.clock.set(monday(0));
     town.happens(&["a2"], to(&["ben"])).await;
 
-    run(&town, DigestRequest { now: true, ..DigestRequest::default() }).await;
+    run(&town, DigestRequest { ignore_hours: true, ..DigestRequest::default() }).await;
 
     assert!(!town.emailed_to("ben").is_empty());
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use tidings::email::Outcome;
-use tidings::engine::Silent;
+use tidings::engine::NoProgress;
 use tidings::engine::digest::DigestRequest;
 
 use super::pausing::{reason, run};
@@ -56,7 +56,7 @@ async fn a_gateway_error_on_the_first_call_of_a_run_costs_one_email(fresh: Fresh
         town.clock.set(monday(week));
         let before = town.calls().len();
 
-        let report = process.digests().run(&DigestRequest::default(), &Silent).await.unwrap();
+        let report = process.digests().run(&DigestRequest::default(), &NoProgress).await.unwrap();
 
         assert_eq!((report.emails.unknown, report.emails.sent), (1, 89));
         let sizes: Vec<usize> =

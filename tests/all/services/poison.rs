@@ -2,10 +2,10 @@
 
 use bson::{Bson, Document, doc};
 use chrono::TimeDelta;
-use tidings::domain::schedule::DueChoices;
-use tidings::domain::{BadStack, Day, Defect, DeliveryState, FollowKey, Point, User, UserId};
-use tidings::engine::Silent;
-use tidings::store::PeopleFilter;
+use tidings::domain::schedule::DueUserFilter;
+use tidings::domain::{Day, Defect, DefectiveStack, DeliveryState, FollowKey, Point, User, UserId};
+use tidings::engine::NoProgress;
+use tidings::store::UserFilter;
 use tidings::wire::run_report::DigestReport;
 
 use crate::support::poison::{NOT_UTF8, database, file, fill_up, put, put_into, stored_document};
@@ -38,8 +38,8 @@ fn first_day() -> Day {
     Day::of(saturday())
 }
 
-fn bad(person: &str, reason: Defect) -> BadStack {
-    BadStack { user: user(person), day: first_day(), reason }
+fn bad(person: &str, reason: Defect) -> DefectiveStack {
+    DefectiveStack { user: user(person), day: first_day(), reason }
 }
 
 async fn a_stack_without_room_for_a_marker_blocks_no_other_digest(fresh: Fresh) {
@@ -132,7 +132,7 @@ async fn malformed_entries_are_skipped_and_keep_their_index(fresh: Fresh) {
     } else {
         let spoil = format!(
             "UPDATE {} SET n = 'many', events = CAST(events || CAST(x'7b2274223a22ff220a' AS TEXT) AS BLOB) WHERE id = 'ada'",
-            first_day().collection()
+            first_day().collection_name()
         );
         assert_eq!(file(&fresh).execute(&spoil, []).unwrap(), 1);
     }
@@ -158,7 +158,7 @@ async fn a_document_that_accepts_no_entries_blocks_no_other_push(fresh: Fresh) {
     let app = town.process();
     let event = request(&["a2", "a3"], to(&["ada", "ben", "cem"]), None);
     let receipt = app.notify().accept(vec![event]).await.unwrap()[0];
-    let done = app.fanouts().drain(&Silent).await.unwrap();
+    let done = app.fanouts().drain(&NoProgress).await.unwrap();
 
     let expected = [bad("ada", Defect::NoRoom), bad("cem", Defect::NoList)];
     assert_eq!(done.bad_stacks.first, expected);
@@ -173,7 +173,7 @@ async fn a_digest_whose_marker_is_rejected_after_sending_is_sent_once(fresh: Fre
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
     let database = database(&fresh).await.unwrap();
-    let validator = |rule| doc! {"collMod": first_day().collection(), "validator": rule};
+    let validator = |rule| doc! {"collMod": first_day().collection_name(), "validator": rule};
     // This validator rejects the marker in Ada's stack. It is set between reading and marking.
     let rule = validator(doc! {"$or": [{"_id": {"$ne": "ada"}}, {"events.1": {"$exists": false}}]});
     let handle = database.clone();
@@ -209,7 +209,7 @@ async fn a_document_without_a_valid_user_id_blocks_no_email(fresh: Fresh) {
         for id in ["5", "x'0102'", "CAST(x'ff61' AS TEXT)"] {
             let row = format!(
                 "INSERT INTO {} (id, n, events) VALUES ({id}, 0, '')",
-                first_day().collection()
+                first_day().collection_name()
             );
             file(&fresh).execute(&row, []).unwrap();
         }
@@ -283,10 +283,10 @@ async fn unreadable_fan_outs_do_not_block_others(fresh: Fresh) {
     let fine = request(&["a2"], to(&["ben"]), None);
     app.notify().accept(vec![fine]).await.unwrap();
 
-    let done = app.fanouts().drain(&Silent).await.unwrap();
-    let again = app.fanouts().drain(&Silent).await.unwrap();
+    let done = app.fanouts().drain(&NoProgress).await.unwrap();
+    let again = app.fanouts().drain(&NoProgress).await.unwrap();
 
-    assert_eq!((done.done, again.done), (1, 0));
+    assert_eq!((done.completed, again.completed), (1, 0));
     assert_eq!(town.feed("ben").await.items.len(), 1);
     assert!(app.context.store.backlog().await.pending >= 2);
 }
@@ -323,15 +323,16 @@ async fn an_unreadable_id_ends_no_audience(fresh: Fresh) {
     }
 
     let expected = [ben.clone(), zoe];
-    let choices = DueChoices { tz: None, cadences: vec![None], weekdays: vec![None], hour: None };
+    let choices =
+        DueUserFilter { tz: None, cadences: vec![None], weekdays: vec![None], hour: None };
     for filter in [
-        PeopleFilter::Follow(&artist),
-        PeopleFilter::All,
-        PeopleFilter::Near(berlin, 5.0),
-        PeopleFilter::Chose(&choices),
+        UserFilter::Follow(&artist),
+        UserFilter::All,
+        UserFilter::Near(berlin, 5.0),
+        UserFilter::Choices(&choices),
     ] {
-        let all = fresh.find_people(&filter, None, 9).await.unwrap();
-        let second = fresh.find_people(&filter, Some(&ben), 1).await.unwrap();
+        let all = fresh.find_users(&filter, None, 9).await.unwrap();
+        let second = fresh.find_users(&filter, Some(&ben), 1).await.unwrap();
 
         assert_eq!(all, expected, "{filter:?}");
         assert_eq!(second, expected[1..], "{filter:?}");

@@ -5,11 +5,11 @@
 //! has none.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use tidings::domain::{Batch, BatchState, Quiet};
-use tidings::engine::Silent;
-use tidings::engine::batches::End;
+use tidings::domain::{Batch, BatchState, QuietHours};
+use tidings::engine::NoProgress;
+use tidings::engine::batches::EndAction;
 use tidings::store::BatchFilter;
-use tidings::wire::explanation::Why;
+use tidings::wire::explanation::EventStatus;
 
 use super::mandatory::happens;
 use crate::support::town::{Town, monday, mostly_on_sqlite, saturday, to};
@@ -58,8 +58,8 @@ batch_key = "talk"
 mandatory = true
 "#;
 
-fn quiet(from: &str, to: &str) -> Quiet {
-    Quiet::new(from.parse().unwrap(), to.parse().unwrap()).unwrap()
+fn quiet(from: &str, to: &str) -> QuietHours {
+    QuietHours::new(from.parse().unwrap(), to.parse().unwrap()).unwrap()
 }
 
 async fn town(fresh: &Fresh) -> Town {
@@ -111,7 +111,7 @@ async fn a_deferred_batch_closes_when_quiet_hours_end(fresh: Fresh) {
     let day = send_at(&town, morning()).await;
 
     assert_eq!((soon, night, day), ([0, 1], [0, 1], [1, 1]));
-    let text = town.emails()[1].filled().text;
+    let text = town.emails()[1].fill_links().text;
     assert_contains!(text, "Work a1.");
     assert_contains!(text, "Work a2.");
     // Outside quiet hours the window of the batch applies.
@@ -150,7 +150,7 @@ async fn full_and_leading_batches_wait_until_quiet_hours_end(fresh: Fresh) {
     assert_eq!((soon, night, day), ([0, 2], [0, 4], [2, 4]));
     let emails = town.emails();
     let whole = |email: &tidings::email::Message| {
-        let text = email.filled().text;
+        let text = email.fill_links().text;
         ["a1", "a2", "a3"].iter().all(|work| text.contains(&format!("Work {work}.")))
     };
     assert_eq!(emails[4..].iter().filter(|email| whole(email)).count(), 2);
@@ -178,7 +178,7 @@ async fn quiet_hours_end_at_the_local_time_after_a_clock_change(fresh: Fresh) {
         ("ada", "2014-10-25T20:00:00Z", "2014-10-26T06:00:00Z"),
         ("ben", "2015-03-28T21:00:00Z", "2015-03-29T05:00:00Z"),
     ] {
-        let town = Town::on(fresh.handle(), tidings::email::Certainty::Never, CONFIG);
+        let town = Town::on(fresh.handle(), tidings::email::Resolution::Impossible, CONFIG);
         if person == "ada" {
             Town::found(&fresh, true, CONFIG).await;
         }
@@ -208,7 +208,7 @@ async fn mandatory_events_are_emailed_in_quiet_hours(fresh: Fresh) {
     let soon = send_at(&town, saturday() + TimeDelta::minutes(6)).await;
 
     assert_eq!(soon, [2, 0]);
-    let texts: Vec<String> = town.emails().iter().map(|email| email.filled().text).collect();
+    let texts: Vec<String> = town.emails().iter().map(|email| email.fill_links().text).collect();
     assert!(texts.iter().any(|text| text.contains("Work a1.")));
     // Events in the same batch as a mandatory event are sent with it.
     let both = |text: &&String| text.contains("Work a2.") && text.contains("Work a3.");
@@ -225,7 +225,7 @@ async fn digests_and_manually_closed_batches_ignore_quiet_hours(fresh: Fresh) {
     town.happens(&["a1"], to(&["ada"])).await;
     happens(&town, "Loan", &["a2"], to(&["ada"])).await;
     let batch = open(&town).await.remove(0);
-    town.process().batches().end(batch.id, End::Close).await.unwrap();
+    town.process().batches().end(batch.id, EndAction::Close).await.unwrap();
 
     let closed = send_at(&town, saturday() + TimeDelta::seconds(1)).await;
     town.digests_at(monday(0)).await;
@@ -247,14 +247,15 @@ async fn batches_and_explanations_report_the_deferral(fresh: Fresh) {
         let book = app.batches();
         let open = book.list(&filter, 100).await.unwrap();
         let views = book.views(open).await.unwrap().into_iter();
-        let mut views: Vec<_> =
-            views.map(|view| (view.user.to_string(), view.closes_at, view.held_until)).collect();
+        let mut views: Vec<_> = views
+            .map(|view| (view.user.to_string(), view.closes_at, view.deferred_until))
+            .collect();
         views.sort();
         views
     };
 
     let before = deferrals().await;
-    app.batches().drain(&Silent).await.unwrap();
+    app.batches().drain(&NoProgress).await.unwrap();
     let after = deferrals().await;
     let explained = app.explain().user(&user("ada"), None).await.unwrap();
 
@@ -264,8 +265,8 @@ async fn batches_and_explanations_report_the_deferral(fresh: Fresh) {
     assert_eq!(after, before);
     for fate in explained.events {
         let batch = fate.batch.unwrap();
-        assert_eq!(fate.why, Why::Gathering);
-        assert_eq!((batch.closes_at, batch.held_until), (morning(), Some(morning())));
+        assert_eq!(fate.status, EventStatus::InOpenBatch);
+        assert_eq!((batch.closes_at, batch.deferred_until), (morning(), Some(morning())));
     }
 }
 
@@ -330,7 +331,7 @@ async fn events_that_join_after_the_quiet_hours_do_not_start_another_delay(fresh
     let after = send_at(&town, at("2014-04-19T22:01:00Z")).await;
 
     assert_eq!((delayed[0], after[0] >= 2), (0, true), "{after:?}");
-    let texts: Vec<String> = town.emails().iter().map(|email| email.filled().text).collect();
+    let texts: Vec<String> = town.emails().iter().map(|email| email.fill_links().text).collect();
     let first = texts.iter().filter(|text| text.contains("Work a1."));
     assert_eq!(first.count(), 2, "{texts:#?}");
 }

@@ -7,9 +7,9 @@ use tidings::app::App;
 use tidings::domain::batch::RemovedEvents;
 use tidings::domain::feed_marks::{ItemState, Mark};
 use tidings::domain::{BatchState, DeliveryState, ObjectId};
-use tidings::engine::Silent;
+use tidings::engine::NoProgress;
 use tidings::store::BatchFilter;
-use tidings::wire::explanation::{By, EmailPlace, Fate, Why};
+use tidings::wire::explanation::{CoveredBy, EmailPlace, EventStatus, ExplainedEvent};
 use tidings::wire::feed::FeedPage;
 
 use crate::support::town::{Town, busy, followers_of, monday, mostly_on_sqlite, request, to};
@@ -38,17 +38,17 @@ types.ArtworkPublished.window = "5m"
 pub(super) async fn retract(app: &App, objects: &[&str]) -> RemovedEvents {
     let objects: Vec<ObjectId> = objects.iter().map(ObjectId::stored).collect();
     let kind = kind("ArtworkPublished");
-    app.objects().retract(&kind, &objects).await.unwrap().out
+    app.objects().retract(&kind, &objects).await.unwrap().removed_events
 }
 
 pub(super) fn shown(page: &FeedPage) -> Vec<&str> {
-    page.items.iter().map(|item| item.object.as_str()).collect()
+    page.items.iter().map(|item| item.object_id.as_str()).collect()
 }
 
 /// Returns the recipient of each email, and which of the works `a1` and `a2` the email includes.
 fn batch_emails(town: &Town) -> Vec<String> {
     let emails = town.emails().into_iter().map(|email| {
-        let text = email.filled().text;
+        let text = email.fill_links().text;
         let works = ["a1", "a2"].into_iter();
         let works = works.filter(|work| text.contains(&format!("Work {work}.")));
         let works: Vec<&str> = works.collect();
@@ -105,7 +105,7 @@ async fn a_retraction_covers_events_that_are_not_fanned_out_yet(fresh: Fresh) {
     app.notify().accept(accepted).await.unwrap();
 
     retract(&app, &["a1"]).await;
-    app.fanouts().drain(&Silent).await.unwrap();
+    app.fanouts().drain(&NoProgress).await.unwrap();
 
     assert_eq!(shown(&town.feed("ada").await), ["a2"]);
     town.digests_at(monday(0)).await;
@@ -139,7 +139,7 @@ async fn a_retracted_event_that_joins_a_batch_later_is_not_emailed(fresh: Fresh)
     app.notify().accept(alone).await.unwrap();
 
     retract(&app, &["a1"]).await;
-    app.fanouts().drain(&Silent).await.unwrap();
+    app.fanouts().drain(&NoProgress).await.unwrap();
     town.send_due_in(5).await;
 
     assert_eq!(batch_emails(&town), ["ada@example.org: a2"]);
@@ -173,8 +173,12 @@ async fn explain_reports_retracted_events(fresh: Fresh) {
     let explanation = town.process().explain().user(&user("ada"), None).await;
 
     let fates = explanation.unwrap().events.into_iter();
-    let why: Vec<_> = fates.map(|fate| (fate.object.to_string(), fate.why)).collect();
-    let expected = [("a1", Why::Gathering), ("a2", Why::Gathering), ("a1", Why::Retracted)];
+    let why: Vec<_> = fates.map(|fate| (fate.object.to_string(), fate.status)).collect();
+    let expected = [
+        ("a1", EventStatus::InOpenBatch),
+        ("a2", EventStatus::InOpenBatch),
+        ("a1", EventStatus::Retracted),
+    ];
     assert_eq!(why, expected.map(|(object, why)| (object.to_owned(), why)));
 }
 
@@ -187,7 +191,7 @@ async fn the_backlog_excludes_retracted_events(fresh: Fresh) {
     let day = tidings::domain::Day::of(tidings::clock::Clock::now(&*town.clock));
     let backlog = town.mailable_backlog(day).await;
 
-    assert_eq!((backlog.people, backlog.events), (1, 1));
+    assert_eq!((backlog.users, backlog.events), (1, 1));
 }
 
 async fn a_retraction_can_be_repeated_after_any_store_call_fails(fresh: Fresh) {
@@ -226,7 +230,7 @@ async fn an_event_that_recurs_during_a_retraction_is_emailed(fresh: Fresh) {
         clock.advance(TimeDelta::seconds(1));
         let again = vec![request(&["a1"], to(&["ada"]), None)];
         other.notify().accept(again).await.unwrap();
-        other.fanouts().drain(&Silent).await.unwrap();
+        other.fanouts().drain(&NoProgress).await.unwrap();
     };
     let store: std::sync::Arc<dyn tidings::store::Store> =
         FailingStore::before(town.store.clone(), "find_accumulators", again.boxed());
@@ -248,8 +252,8 @@ async fn explain_reports_events_retracted_after_their_email_as_shown(fresh: Fres
 
     let explanation = town.process().explain().user(&user("ada"), None).await;
 
-    let place = |fate: Fate| match fate.covered {
-        Some(By::Email { place, .. }) => (fate.object.to_string(), place),
+    let place = |fate: ExplainedEvent| match fate.covered {
+        Some(CoveredBy::Email { place, .. }) => (fate.object.to_string(), place),
         other => panic!("{other:?}"),
     };
     let mut places: Vec<_> = explanation.unwrap().events.into_iter().map(place).collect();

@@ -2,7 +2,7 @@
 
 use tidings::domain::details::Actor;
 use tidings::domain::{Details, EventType};
-use tidings::engine::Silent;
+use tidings::engine::NoProgress;
 use tidings::engine::feed;
 use tidings::engine::ingest::NewEvent;
 
@@ -32,14 +32,14 @@ async fn actor_and_text_are_in_digests_and_immediate_emails(fresh: Fresh) {
 
     let app = town.process();
     app.notify().accept(events).await.unwrap();
-    app.fanouts().drain(&Silent).await.unwrap();
+    app.fanouts().drain(&NoProgress).await.unwrap();
     town.clock.advance(chrono::TimeDelta::minutes(10));
-    app.worker().round(&mut None, &Silent).await.unwrap();
+    app.worker().round(&mut None, &NoProgress).await.unwrap();
     town.digests_at(monday(0)).await;
 
     let emails = town.emails();
     let holds = |n: usize, html: &str, text: &str| {
-        let filled = emails[n].filled();
+        let filled = emails[n].fill_links();
         assert!(filled.html.contains(html), "{}", filled.html);
         assert!(filled.text.contains(text), "{}", filled.text);
     };
@@ -65,13 +65,13 @@ async fn an_actor_with_only_an_id_gets_the_name_from_the_user_record(fresh: Fres
 
     let app = town.process();
     app.notify().accept(events.into()).await.unwrap();
-    app.fanouts().drain(&Silent).await.unwrap();
+    app.fanouts().drain(&NoProgress).await.unwrap();
     let page = async |limit| {
         let counting = FailingStore::counting(fresh.handle());
         let app = town.process_on(&(counting.clone() as std::sync::Arc<dyn tidings::store::Store>));
         let request = feed::FeedRequest {
             user: user("ada"),
-            query: tidings::domain::feed_page::Query::default(),
+            query: tidings::domain::feed_page::FeedQuery::default(),
             limit,
             accepts_cached: false,
         };
@@ -84,12 +84,12 @@ async fn an_actor_with_only_an_id_gets_the_name_from_the_user_record(fresh: Fres
     };
     let (one, all) = (page(1).await, page(3).await);
     town.clock.advance(chrono::TimeDelta::days(1));
-    app.worker().round(&mut None, &Silent).await.unwrap();
+    app.worker().round(&mut None, &NoProgress).await.unwrap();
 
     assert_eq!(all.0, ["Dee Dow", "Cem Can", "Ben Bly"]);
     assert_eq!(one.1, all.1, "the records are read by one call");
     let [email] = &town.emails()[..] else { panic!("{:?}", town.emails().len()) };
     for (_, name) in actors {
-        assert!(email.filled().text.contains(name), "{}", email.filled().text);
+        assert!(email.fill_links().text.contains(name), "{}", email.fill_links().text);
     }
 }

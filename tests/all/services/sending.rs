@@ -12,11 +12,11 @@ use futures::FutureExt;
 use tidings::app::App;
 use tidings::clock::Clock;
 use tidings::domain::{Cadence, DeliveryState};
-use tidings::email::{Certainty, Outcome};
-use tidings::engine::Silent;
+use tidings::email::{Outcome, Resolution};
+use tidings::engine::NoProgress;
 use tidings::engine::digest::DigestRequest;
 use tidings::store::Store;
-use tidings::wire::run_report::{DigestReport, Ended};
+use tidings::wire::run_report::{DigestReport, EarlyEnd};
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
@@ -51,11 +51,11 @@ pub(super) async fn run(town: &Town, app: &App) -> DigestReport {
     let request =
         DigestRequest { patience: Some(TimeDelta::minutes(15)), ..DigestRequest::default() };
     town.clock.set(town.clock.now().max(monday(0)));
-    let report = app.digests().run(&request, &Silent).await.unwrap();
+    let report = app.digests().run(&request, &NoProgress).await.unwrap();
     let emails = &report.emails;
     assert_eq!(
         emails.settled() + emails.deferred,
-        report.due.users + report.left_over - report.due.busy - report.due.held,
+        report.due.users + report.left_over - report.due.busy - report.due.not_started,
         "everybody is accounted for: {report:?}"
     );
     report
@@ -123,8 +123,8 @@ async fn a_run_without_progress_ends_and_reports_deferred_emails(fresh: Fresh) {
 
     let report = run(&town, &town.process()).await;
 
-    assert_eq!((report.ended, report.emails.settled()), (Some(Ended::Patience), 0));
-    assert_eq!(report.emails.deferred + report.due.held, 3);
+    assert_eq!((report.ended, report.emails.settled()), (Some(EarlyEnd::Patience), 0));
+    assert_eq!(report.emails.deferred + report.due.not_started, 3);
     let waited = town.clock.now() - monday(0);
     assert!(waited >= TimeDelta::minutes(15), "{waited}");
     assert!(town.emails().is_empty());
@@ -150,7 +150,7 @@ async fn a_call_with_a_lost_answer_is_repeated_unchanged(fresh: Fresh) {
 
 async fn a_call_is_not_repeated_after_the_idempotency_window(fresh: Fresh) {
     let within = Some(Duration::from_secs(3_600));
-    let town = Town::with(&fresh, Certainty::Repeat { within }, "").await;
+    let town = Town::with(&fresh, Resolution::Repeat { within }, "").await;
     town.happens(&["a1"], to(&["ada"])).await;
     town.answer([cut_off()]);
     town.digests_at(monday(0)).await;
@@ -203,7 +203,7 @@ async fn an_omitted_email_is_sent_if_the_provider_accepted_the_first_call(fresh:
 }
 
 async fn an_accepted_email_is_found_by_a_query_and_not_sent_again(fresh: Fresh) {
-    let town = Town::with(&fresh, Certainty::Ask, "").await;
+    let town = Town::with(&fresh, Resolution::Query, "").await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
     town.answer([lost(), lost()]);
 
@@ -217,7 +217,7 @@ async fn an_accepted_email_is_found_by_a_query_and_not_sent_again(fresh: Fresh) 
 }
 
 async fn an_email_unknown_to_the_provider_is_sent_again_after_ten_minutes(fresh: Fresh) {
-    let town = Town::with(&fresh, Certainty::Ask, "").await;
+    let town = Town::with(&fresh, Resolution::Query, "").await;
     town.happens(&["a1"], to(&["ada"])).await;
     town.answer([cut_off()]);
 
@@ -231,7 +231,7 @@ async fn an_email_unknown_to_the_provider_is_sent_again_after_ten_minutes(fresh:
 
 async fn an_email_is_unknown_if_queries_fail_until_resolve_within(fresh: Fresh) {
     let config = "delivery.resolve_within = \"10m\"\n";
-    let town = Town::with(&fresh, Certainty::Ask, config).await;
+    let town = Town::with(&fresh, Resolution::Query, config).await;
     town.happens(&["a1"], to(&["ada"])).await;
     town.postbox.silent.store(1_000, Ordering::Relaxed);
     town.answer([lost()]);
@@ -274,7 +274,7 @@ async fn an_email_that_waited_for_other_calls_is_checked_again(fresh: Fresh) {
             clock.advance(TimeDelta::seconds(2));
             let withdrawn = tidings::domain::Object {
                 notifiable: false,
-                ..tidings::domain::Object::bare("a2".parse().unwrap())
+                ..tidings::domain::Object::without_data("a2".parse().unwrap())
             };
             store.put_objects(&[withdrawn]).await.unwrap();
         })
@@ -392,8 +392,8 @@ async fn a_call_continues_while_its_sender_waits_for_the_store(fresh: Fresh) {
 }
 
 async fn a_worker_that_resumes_after_its_lease_sends_nothing(fresh: Fresh) {
-    let may_ask = [Certainty::Ask, Certainty::Repeat { within: None }];
-    for certainty in may_ask.into_iter().chain([Certainty::Never]) {
+    let may_ask = [Resolution::Query, Resolution::Repeat { within: None }];
+    for certainty in may_ask.into_iter().chain([Resolution::Impossible]) {
         fresh.clear().await;
         let town = Arc::new(Town::with(&fresh, certainty, "").await);
         town.happens(&["a1"], to(&["ada", "ben"])).await;
@@ -413,7 +413,7 @@ async fn a_worker_that_resumes_after_its_lease_sends_nothing(fresh: Fresh) {
         let twice: Vec<_> = town.emailed().into_iter().filter(|(_, n)| *n > 1).collect();
         assert!(twice.is_empty(), "{certainty:?}: {twice:?}");
         // With `Certainty::Never` the first call has one email, whose outcome stays unknown.
-        let emailed = if certainty == Certainty::Never { 1 } else { 2 };
+        let emailed = if certainty == Resolution::Impossible { 1 } else { 2 };
         assert_eq!(town.emails().len(), emailed, "{certainty:?}");
     }
 }
@@ -426,14 +426,14 @@ async fn a_stopped_run_sends_no_more_and_releases_its_leases(fresh: Fresh) {
     town.postbox.per_call.store(1, Ordering::Relaxed);
     let (stop, stopped) = watch::channel(false);
     let app = town.process();
-    app.end_with(&stopped);
+    app.set_shutdown_signal(&stopped);
     // The stop arrives during the first call.
     town.meanwhile(move || async move { stop.send(true).unwrap() }.boxed());
 
     let report = run(&town, &app).await;
     let next = run(&town, &town.process()).await;
 
-    assert_eq!((report.emails.sent, report.ended), (0, Some(Ended::Stopped)));
+    assert_eq!((report.emails.sent, report.ended), (0, Some(EarlyEnd::Stopped)));
     assert_eq!((next.emails.sent, next.due.busy), (9, 0), "nothing is held");
     assert!(town.emailed().values().all(|times| *times == 1));
 }

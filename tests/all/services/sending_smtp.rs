@@ -8,7 +8,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use tidings::clock::Clock;
 use tidings::domain::{Address, DeliveryState};
 use tidings::email::{Relay, Security, Smtp};
-use tidings::engine::Silent;
+use tidings::engine::NoProgress;
 use tidings::engine::worker::Worker;
 
 use crate::mail::server::Server;
@@ -91,7 +91,7 @@ async fn forty_mailboxes_that_reject_emails_delay_no_other_user(fresh: Fresh) {
         if !due.is_empty() {
             notify.accept(due).await.unwrap();
         }
-        worker.round(&mut scanned, &Silent).await.unwrap();
+        worker.round(&mut scanned, &NoProgress).await.unwrap();
         let known = arrived.len();
         for user in recipients(&server).split_off(known) {
             assert_eq!(arrived.insert(user, town.clock.now()), None, "sent twice");
@@ -131,7 +131,7 @@ async fn a_used_up_quota_delays_all_emails_and_fails_none(fresh: Fresh) {
     let (worker, mut scanned) = (worker(&town, &server), None);
 
     for _ in 0..60 {
-        let round = worker.round(&mut scanned, &Silent).await.unwrap();
+        let round = worker.round(&mut scanned, &NoProgress).await.unwrap();
         assert_eq!(round.paused, None, "a user would have to resume");
         town.clock.advance(TimeDelta::minutes(1));
     }
@@ -159,7 +159,7 @@ async fn a_limit_for_one_recipient_does_not_block_the_others(fresh: Fresh) {
     let (worker, mut scanned) = (worker(&town, &server), None);
 
     for _ in 0..8 {
-        worker.round(&mut scanned, &Silent).await.unwrap();
+        worker.round(&mut scanned, &NoProgress).await.unwrap();
         town.clock.advance(TimeDelta::minutes(1));
     }
 
@@ -178,7 +178,7 @@ async fn a_rejection_that_quotes_another_status_suppresses_no_address(fresh: Fre
         is_content.then_some("554 5.7.1 Message rejected by FilterGate 5.2.1 (policy)")
     });
 
-    let round = worker(&town, &server).round(&mut None, &Silent).await.unwrap();
+    let round = worker(&town, &server).round(&mut None, &NoProgress).await.unwrap();
 
     assert_eq!(round.emails.failed, 1);
     let ada = Address::new("ada@example.org").unwrap();

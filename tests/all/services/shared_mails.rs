@@ -31,7 +31,7 @@ async fn with_subject(fresh: &Fresh, subject: &str) -> (Town, TempDir) {
 fn subjects(town: &Town) -> Vec<(String, String)> {
     let emails = town.emails().into_iter();
     let mut subjects: Vec<_> =
-        emails.map(|email| (email.to.reveal().to_owned(), email.filled().subject)).collect();
+        emails.map(|email| (email.to.reveal().to_owned(), email.fill_links().subject)).collect();
     subjects.sort();
     subjects
 }
@@ -49,7 +49,7 @@ async fn recipients_of_the_same_events_share_one_message(fresh: Fresh) {
     let contents = |work: &str| {
         let mut of: Vec<_> = emails
             .iter()
-            .filter(|email| email.filled().text.contains(work))
+            .filter(|email| email.fill_links().text.contains(work))
             .map(|email| Arc::as_ptr(&email.content))
             .collect();
         let people = of.len();

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 use tidings::app::App;
 use tidings::clock::Clock;
-use tidings::config::Candidate;
+use tidings::config::CandidatePolicy;
 use tidings::domain::{
     Address, Audience, Batch, BatchPolicy, BatchState, ChosenKey, DeliveryId, Id, ObjectId, User,
 };
-use tidings::engine::Silent;
+use tidings::engine::NoProgress;
 use tidings::engine::ingest::NewEvent;
 use tidings::operate::simulate::{RecordedEvent, simulate};
 use tidings::store::BatchFilter;
@@ -95,9 +95,9 @@ fn simulated(town: &Town, events: &[RecordedEvent]) -> BTreeMap<String, Figures>
             "Now" => BatchPolicy::IMMEDIATE,
             batched => default_user.batch_policy(&kind(batched), &town.process().config.policies),
         };
-        Candidate { name: name.to_owned(), policy, key: None }
+        CandidatePolicy { name: name.to_owned(), policy, key: None }
     });
-    let comparison = simulate(events, &trials, &Silent);
+    let comparison = simulate(events, &trials, &NoProgress);
     let figures = comparison.policies.into_iter().map(|policy| {
         let delay = policy.delay_seconds;
         let figures = Figures {
@@ -141,7 +141,7 @@ async fn run(town: &Town, events: &[RecordedEvent]) {
         };
         let requests = TYPES.iter().map(request).collect();
         app.notify().accept(requests).await.unwrap();
-        app.fanouts().drain(&Silent).await.unwrap();
+        app.fanouts().drain(&NoProgress).await.unwrap();
         work(&app).await;
     }
     work_until(town, &app, events[events.len() - 1].at + TimeDelta::days(1)).await;
@@ -163,7 +163,7 @@ async fn work_until(town: &Town, app: &App, until: DateTime<Utc>) {
 }
 
 async fn work(app: &App) {
-    app.batches().drain(&Silent).await.unwrap();
+    app.batches().drain(&NoProgress).await.unwrap();
     app.sender().drain().await.unwrap();
 }
 
@@ -180,18 +180,18 @@ async fn counted(town: &Town, events: &[RecordedEvent]) -> BTreeMap<String, Figu
         let (mut delays, mut included) = (Vec::new(), BTreeSet::<(String, Id)>::new());
         for email in town.emails() {
             let batch = &batches[&email.delivery];
-            if batch.contents.items[0].t != kind(name) {
+            if batch.events.items[0].t != kind(name) {
                 continue;
             }
             emails += 1;
-            largest = largest.max(batch.contents.count);
+            largest = largest.max(batch.events.count);
             *per_user.entry(batch.user.to_string()).or_default() += 1;
             // The rest of a batch does not repeat its lead.
             let new = batch.joined.iter().copied();
             let new = new.filter(|fanout| included.insert((batch.user.to_string(), *fanout)));
             let before = delays.len();
             delays.extend(new.map(|fanout| (email.at - fanout.time()).num_seconds() as u64));
-            assert_eq!((delays.len() - before) as u64, batch.contents.count);
+            assert_eq!((delays.len() - before) as u64, batch.events.count);
         }
         delays.sort_unstable();
         let percentile = |percent: usize| delays[(delays.len() * percent).div_ceil(100) - 1];

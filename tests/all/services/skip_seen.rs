@@ -6,7 +6,7 @@ use tidings::app::App;
 use tidings::clock::Clock;
 use tidings::domain::feed_marks::Mark;
 use tidings::domain::{Day, DeliveryState, Position};
-use tidings::wire::explanation::{By, EmailPlace, Fate, Why};
+use tidings::wire::explanation::{CoveredBy, EmailPlace, EventStatus, ExplainedEvent};
 
 use super::retracting::shown;
 use crate::support::town::{Town, busy, monday, mostly_on_sqlite, to};
@@ -75,7 +75,7 @@ async fn an_event_marked_as_unread_still_counts_as_seen(fresh: Fresh) {
     let town = Town::found(&fresh, true, SKIP).await;
     town.happens(&["a1", "a2"], to(&["ada"])).await;
     let items = town.feed("ada").await.items;
-    let a1 = items.iter().find(|item| item.object.as_str() == "a1");
+    let a1 = items.iter().find(|item| item.object_id.as_str() == "a1");
     let a1 = a1.unwrap().id;
     for done in [Mark::Read, Mark::Archive, Mark::Unread] {
         mark(&town.process(), "ada", done, vec![a1]).await;
@@ -114,7 +114,7 @@ async fn a_deferred_digest_excludes_events_seen_meanwhile(fresh: Fresh) {
     assert_eq!((report.emails.canceled, report.emails.sent), (1, 1));
     let row = town.deliveries_of("ada").await.remove(0);
     assert_eq!(row.state, DeliveryState::Canceled);
-    let unread = items[1].object.as_str();
+    let unread = items[1].object_id.as_str();
     assert_eq!(town.emailed_to("ben"), [unread]);
     assert_eq!(town.emailed_to("ada"), [""; 0]);
 }
@@ -129,7 +129,7 @@ async fn a_batch_includes_seen_events(fresh: Fresh) {
 
     let emails = town.emails();
     assert_eq!(emails.len(), 1);
-    assert!(emails[0].filled().text.contains("Work a1"));
+    assert!(emails[0].fill_links().text.contains("Work a1"));
 }
 
 async fn the_backlog_excludes_seen_events(fresh: Fresh) {
@@ -140,7 +140,7 @@ async fn the_backlog_excludes_seen_events(fresh: Fresh) {
     let day = Day::of(town.clock.now());
     let backlog = town.mailable_backlog(day).await;
 
-    assert_eq!((backlog.people, backlog.events), (1, 1));
+    assert_eq!((backlog.users, backlog.events), (1, 1));
 }
 
 async fn explain_reports_seen_events(fresh: Fresh) {
@@ -152,8 +152,8 @@ async fn explain_reports_seen_events(fresh: Fresh) {
     let explanation = town.process().explain().user(&user("ada"), None).await;
 
     let fates = explanation.unwrap().events;
-    let why: Vec<_> = fates.iter().map(|fate| (fate.object.as_str(), fate.why)).collect();
-    assert_eq!(why, [("a2", Why::NextDigest), ("a1", Why::Seen)]);
+    let why: Vec<_> = fates.iter().map(|fate| (fate.object.as_str(), fate.status)).collect();
+    assert_eq!(why, [("a2", EventStatus::NextDigest), ("a1", EventStatus::Seen)]);
 }
 
 async fn seen_events_stay_excluded_after_their_day_leaves_the_window(fresh: Fresh) {
@@ -169,8 +169,8 @@ async fn seen_events_stay_excluded_after_their_day_leaves_the_window(fresh: Fres
     let backlog = town.mailable_backlog(day).await;
     town.digests_at(monday(2)).await;
 
-    assert_eq!((backlog.people, backlog.events), (1, 1));
-    assert_eq!(town.emailed_to("ada"), [items[1].object.as_str()]);
+    assert_eq!((backlog.users, backlog.events), (1, 1));
+    assert_eq!(town.emailed_to("ada"), [items[1].object_id.as_str()]);
     assert_eq!(town.emailed_to("ben"), ["a1"]);
 }
 
@@ -179,14 +179,14 @@ async fn seen_events_stay_excluded_after_their_day_leaves_the_window(fresh: Fres
 async fn explain_email(town: &Town, person: &str) -> (Vec<(String, EmailPlace)>, usize) {
     let app = town.process();
     let explanation = app.explain().user(&user(person), None).await.unwrap();
-    let place = |fate: Fate| match fate.covered {
-        Some(By::Email { place, .. }) => (fate.object.to_string(), place),
+    let place = |fate: ExplainedEvent| match fate.covered {
+        Some(CoveredBy::Email { place, .. }) => (fate.object.to_string(), place),
         other => panic!("{other:?}"),
     };
     let mut places: Vec<_> = explanation.events.into_iter().map(place).collect();
     places.sort_by(|one, other| one.0.cmp(&other.0));
     let row = town.deliveries_of(person).await.remove(0);
-    let story = app.compose().story(row).await.unwrap();
+    let story = app.compose().describe_delivery(row).await.unwrap();
     (places, story.email.map_or(0, |email| email.items.len()))
 }
 

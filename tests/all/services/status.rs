@@ -23,30 +23,30 @@ async fn a_worker_counts_as_running_until_it_stops_or_is_silent_for_a_minute(fre
     let town = Town::of(&fresh).await;
     let (worker, began) = (town.process().activity(), town.clock.now());
     let activity = async || status(&town).await.worker;
-    let of = |running, seen| Some(WorkerActivity { running, seen });
+    let of = |running, seen| Some(WorkerActivity { is_running: running, last_heartbeat: seen });
 
     assert_eq!(activity().await, None);
-    worker.beat(false).await.unwrap();
+    worker.record_heartbeat(false).await.unwrap();
     town.clock.advance(TimeDelta::seconds(59));
     assert_eq!(activity().await, of(true, began));
     town.clock.advance(TimeDelta::seconds(1));
     assert_eq!(activity().await, of(false, began));
-    worker.beat(false).await.unwrap();
-    worker.beat(true).await.unwrap();
+    worker.record_heartbeat(false).await.unwrap();
+    worker.record_heartbeat(true).await.unwrap();
     assert_eq!(activity().await, of(false, town.clock.now()));
 }
 
 async fn a_worker_that_stops_does_not_hide_another_that_runs(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let [one, other] = [(), ()].map(|()| town.process().activity());
-    one.beat(false).await.unwrap();
-    other.beat(false).await.unwrap();
+    one.record_heartbeat(false).await.unwrap();
+    other.record_heartbeat(false).await.unwrap();
 
-    one.beat(true).await.unwrap();
+    one.record_heartbeat(true).await.unwrap();
 
-    assert!(status(&town).await.worker.unwrap().running);
-    other.beat(true).await.unwrap();
-    assert!(!status(&town).await.worker.unwrap().running);
+    assert!(status(&town).await.worker.unwrap().is_running);
+    other.record_heartbeat(true).await.unwrap();
+    assert!(!status(&town).await.worker.unwrap().is_running);
 }
 
 async fn the_last_run_of_digests_is_reported(fresh: Fresh) {
@@ -55,7 +55,7 @@ async fn the_last_run_of_digests_is_reported(fresh: Fresh) {
     let before = status(&town).await;
 
     let report = town.digests_at(monday(0)).await;
-    let run = DigestActivity::of(&report, town.clock.now());
+    let run = DigestActivity::from_report(&report, town.clock.now());
     town.process().activity().record_digests(&run).await.unwrap();
 
     assert!(before.digest.is_none());

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 use tidings::domain::Object;
-use tidings::email::{Mailer, Message, Permit, Place, Relay, Security, Smtp};
+use tidings::email::{LinkPlaceholder, Mailer, Message, Relay, Security, SendPermit, Smtp};
 
 use crate::mail::provider::Provider;
 use crate::mail::received::{Received, STOLEN, by_smtp, received};
@@ -63,7 +63,7 @@ fn hostile(n: usize) -> Object {
         image: Some(format!("https://evil.example/{n}.gif?u={word}")),
         by: Some(format!("By {word}")),
         data: json!({ "words": format!("Data {word}") }).into(),
-        ..Object::bare(format!("w{n}").parse().unwrap())
+        ..Object::without_data(format!("w{n}").parse().unwrap())
     }
 }
 
@@ -86,9 +86,9 @@ async fn hostile_content_never_reveals_the_links_of_a_recipient(fresh: Fresh) {
             for dialect in ALL {
                 let provider = Provider::start(dialect).await;
                 let mailer = mailer(dialect, &provider.url, PATIENT);
-                for call in mailer.calls(&emails) {
+                for call in mailer.split_into_calls(&emails) {
                     let call: Vec<Message> = call.iter().map(|n| emails[*n].clone()).collect();
-                    mailer.send("ref-1", &call, &Permit::always()).await;
+                    mailer.send("ref-1", &call, &SendPermit::always()).await;
                 }
 
                 let requests = provider.requests();
@@ -96,7 +96,7 @@ async fn hostile_content_never_reveals_the_links_of_a_recipient(fresh: Fresh) {
                 check_links(&format!("{dialect:?} {route}"), all.collect(), &emails);
             }
             let server = Server::start().await;
-            smtp(&server).send("ref-1", &emails, &Permit::always()).await;
+            smtp(&server).send("ref-1", &emails, &SendPermit::always()).await;
             let all = server.emails();
             check_links(
                 &format!("SMTP {route}"),
@@ -138,8 +138,8 @@ fn smtp(server: &Server) -> Smtp {
 fn check_links(label: &str, all: Vec<Received>, emails: &[Message]) {
     let tokens = |email: &Message| {
         // An email about several objects has no mute link.
-        [Place::Unsubscribe, Place::Preferences].map(|place| {
-            let link = email.personal.as_ref().unwrap().link(place);
+        [LinkPlaceholder::Unsubscribe, LinkPlaceholder::Preferences].map(|place| {
+            let link = email.links.as_ref().unwrap().link(place);
             let token = link.strip_prefix("https://news.example.org/u/").unwrap();
             token.trim_end_matches("/preferences").to_owned()
         })

@@ -6,12 +6,13 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use tidings::domain::{
-    Address, BrandName, Cadence, Day, DeliveryState, PendingCounts, Reason, Suppression, User,
+    Address, BrandName, Cadence, Day, DeliveryState, PendingCounts, Suppression, SuppressionReason,
+    User,
 };
 use tidings::email::Outcome;
-use tidings::engine::Silent;
+use tidings::engine::NoProgress;
 use tidings::engine::archive::ArchiveRequest;
-use tidings::wire::explanation::Why;
+use tidings::wire::explanation::EventStatus;
 use tidings::wire::run_report::DigestReport;
 use tidings::wire::transfer::DayFate;
 
@@ -32,7 +33,7 @@ fn ada() -> Address {
     Address::new("ada@example.org").unwrap()
 }
 
-async fn suppress(fresh: &Fresh, reason: Reason) {
+async fn suppress(fresh: &Fresh, reason: SuppressionReason) {
     let news = Suppression::new(&ada(), reason, noon(), "esp");
     fresh.suppress(&[news]).await;
 }
@@ -42,7 +43,7 @@ async fn an_address_suppressed_before_the_send_gets_no_email(fresh: Fresh) {
     town.happens(&["a1"], to(&["ada"])).await;
     town.answer([busy()]);
     assert_eq!(town.digests_at(monday(0)).await.emails.deferred, 1);
-    suppress(&fresh, Reason::Complaint).await;
+    suppress(&fresh, SuppressionReason::Complaint).await;
     town.clock.advance(TimeDelta::minutes(10));
 
     let report = town.digests_at(monday(0)).await;
@@ -69,7 +70,10 @@ async fn an_undeliverable_address_gets_no_further_email(fresh: Fresh) {
     assert_eq!((second.emails.failed, second.emails.sent), (0, 1));
     assert_eq!(second.users.unmailable["suppressed after a hard bounce"], 1);
     let suppression = fresh.suppressed(&[ada()]).await.remove(0).unwrap();
-    assert_eq!((suppression.reason, suppression.source.as_str()), (Reason::HardBounce, "postbox"));
+    assert_eq!(
+        (suppression.reason, suppression.source.as_str()),
+        (SuppressionReason::HardBounce, "postbox")
+    );
     assert_eq!(suppression.detail.as_deref(), Some("406 inactive recipient"));
     let works = town.emailed_to("ben");
     assert_eq!(works, ["a1", "a2"]);
@@ -94,7 +98,7 @@ async fn blocked_readers(fresh: &Fresh, config: &str) -> Town {
     let readers: Vec<User> = READERS.map(record).into();
     town.store.put_users(&readers).await.unwrap();
     let soft = Address::new("softbounced@example.org").unwrap();
-    let listed = Suppression::new(&soft, Reason::SoftBounces, day(1, 0), "esp");
+    let listed = Suppression::new(&soft, SuppressionReason::SoftBounces, day(1, 0), "esp");
     fresh.suppress(&[listed]).await;
     town
 }
@@ -138,7 +142,7 @@ fn emailed(town: &Town, reader: &str) -> Vec<usize> {
         if email.delivery.as_str().split(':').nth(1) != Some(reader) {
             continue;
         }
-        let text = email.filled().text;
+        let text = email.fill_links().text;
         let mut events = 0;
         for work in (1..=12).flat_map(|date| [0, 1, 2].map(|n| format!("d{date}n{n}"))) {
             if text.contains(&format!("Work {work}.")) {
@@ -165,12 +169,12 @@ async fn the_first_digest_after_a_lift_has_every_event_up_to_max_age(fresh: Fres
         assert_eq!(emailed(&town, reader), [36], "{reader}");
     }
     assert_eq!(emailed(&town, "ok").iter().sum::<usize>(), 36);
-    let of = |people, events| PendingCounts { people, events };
+    let of = |people, events| PendingCounts { users: people, events };
     // On the 12th the window begins on the 5th. Four days of three users are before it.
     assert_eq!(before[11].backlog.blocked, of(3, 36));
-    assert_eq!(first.backlog.older, of(3, 45));
+    assert_eq!(first.backlog.backlog, of(3, 45));
     for run in [second, third] {
-        assert_eq!(run.backlog.older, PendingCounts::default());
+        assert_eq!(run.backlog.backlog, PendingCounts::default());
         assert_eq!(run.backlog.blocked, PendingCounts::default());
         assert!(run.backlog.expired.is_empty(), "{run:?}");
     }
@@ -180,11 +184,11 @@ async fn a_tick_after_a_lift_has_every_event_up_to_max_age(fresh: Fresh) {
     let town = blocked_readers(&fresh, "digest.full_scan = \"1d\"\n").await;
     twelve_days(&town, &READERS).await;
     town.clock.set(day(13, 0));
-    town.process().digests().tick(&Silent).await.unwrap();
+    town.process().digests().tick(&NoProgress).await.unwrap();
     lift(&town).await;
 
     town.clock.set(day(13, 9));
-    town.process().digests().tick(&Silent).await.unwrap();
+    town.process().digests().tick(&NoProgress).await.unwrap();
 
     for reader in &READERS[1..] {
         assert_eq!(emailed(&town, reader), [36], "{reader}");
@@ -226,14 +230,14 @@ async fn events_of_a_user_who_stays_blocked_expire_and_are_reported_once(fresh: 
 
     let expired = runs.iter().flat_map(|run| run.backlog.expired.clone());
     let expired: Vec<(Day, PendingCounts)> = expired.collect();
-    let of_a_day = PendingCounts { people: 1, events: 3 };
+    let of_a_day = PendingCounts { users: 1, events: 3 };
     let days = ["20141101", "20141102"].map(|day| (day.parse().unwrap(), of_a_day));
     assert_eq!(expired, days);
     assert_eq!(reported.expired.into_iter().collect::<Vec<_>>(), days);
-    let blocked = PendingCounts { people: 2, events: 6 };
+    let blocked = PendingCounts { users: 2, events: 6 };
     assert_eq!(reported.expired_blocked, blocked);
-    let count = |why| explained.events.iter().filter(|fate| fate.why == why).count();
-    assert_eq!((count(Why::Expired), count(Why::Blocked)), (6, 30));
+    let count = |why| explained.events.iter().filter(|fate| fate.status == why).count();
+    assert_eq!((count(EventStatus::Expired), count(EventStatus::Blocked)), (6, 30));
     assert_eq!(emailed(&town, "suppressed"), [27]);
     assert!(first.backlog.expired.into_values().eq([of_a_day]));
 }
@@ -241,16 +245,16 @@ async fn events_of_a_user_who_stays_blocked_expire_and_are_reported_once(fresh: 
 async fn a_day_with_events_of_a_blocked_user_is_archived_after_they_expire(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada"])).await;
-    suppress(&fresh, Reason::HardBounce).await;
+    suppress(&fresh, SuppressionReason::HardBounce).await;
     let fate = async |dry_run| {
         let request = ArchiveRequest { dry_run, ..keep_days(9) };
         let archive = town.process().archive();
         let mut days = Vec::new();
-        archive.run(&request, &Silent, &mut days).await.unwrap();
+        archive.run(&request, &NoProgress, &mut days).await.unwrap();
         days.remove(0).fate
     };
-    let one = PendingCounts { people: 1, events: 1 };
-    let (people, events) = (1, 1);
+    let one = PendingCounts { users: 1, events: 1 };
+    let (users, events) = (1, 1);
 
     town.clock.set(monday(4));
     town.digests_at(monday(4)).await;
@@ -259,7 +263,7 @@ async fn a_day_with_events_of_a_blocked_user_is_archived_after_they_expire(fresh
     let planned = fate(true).await;
     let old = fate(false).await;
 
-    assert_eq!(young, DayFate::Unmailed { people, events });
+    assert_eq!(young, DayFate::NotEmailed { users, events });
     assert_eq!(planned, DayFate::Dropped { file: None });
     assert_eq!(old, DayFate::Dropped { file: None });
     let reported = town.process().backlog().summary().await.unwrap();

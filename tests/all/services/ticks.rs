@@ -9,8 +9,8 @@ use chrono_tz::Tz;
 use tidings::clock::Clock;
 use tidings::domain::user::DigestPreference;
 use tidings::domain::{Address, Cadence, User};
-use tidings::email::{Certainty, Outcome};
-use tidings::engine::Silent;
+use tidings::email::{Outcome, Resolution};
+use tidings::engine::NoProgress;
 use tidings::engine::digest::DigestRequest;
 use tidings::store::Store;
 use tidings::wire::run_report::DigestReport;
@@ -43,7 +43,7 @@ fn at(text: &str) -> DateTime<Utc> {
 /// Runs a tick of a new worker at this time in April 2014.
 async fn tick(town: &Town, text: &str) -> DigestReport {
     town.clock.set(at(text));
-    town.process().digests().tick(&Silent).await.unwrap()
+    town.process().digests().tick(&NoProgress).await.unwrap()
 }
 
 /// Gives Ada a daily digest at this hour in UTC. The other digests are due on Mondays at 09:00.
@@ -99,7 +99,7 @@ async fn the_next_tick_makes_up_for_a_failed_one(fresh: Fresh) {
         let failing: Arc<dyn Store> =
             FailingStore::new(town.store.clone(), failed, Fault::Refused, Then::Recovers);
         let worker = town.process_on(&failing).digests();
-        if worker.tick(&Silent).await.is_ok() {
+        if worker.tick(&NoProgress).await.is_ok() {
             break;
         }
         failed += 1;
@@ -123,8 +123,8 @@ async fn users_held_back_by_a_pause_are_emailed_after_the_resume(fresh: Fresh) {
     town.process().deliveries().resume().await.unwrap();
     let resumed = tick(&town, "21T09:15").await;
 
-    assert!(paused.due.held > 0, "{paused:?}");
-    assert_eq!(resumed.due.users, paused.due.held);
+    assert!(paused.due.not_started > 0, "{paused:?}");
+    assert_eq!(resumed.due.users, paused.due.not_started);
     assert_eq!(town.emails().len(), 9);
 }
 
@@ -138,7 +138,7 @@ async fn an_event_fanned_out_late_is_emailed_by_the_next_tick(fresh: Fresh) {
 
     let early = tick(&town, "20T08:00").await;
     town.clock.set(at("20T08:05"));
-    town.process().fanouts().drain(&Silent).await.unwrap();
+    town.process().fanouts().drain(&NoProgress).await.unwrap();
     let next = tick(&town, "20T08:15").await;
 
     assert_eq!(sent(&early), (1, 0));
@@ -154,7 +154,7 @@ async fn a_backdated_event_accepted_late_is_emailed_by_the_next_tick(fresh: Fres
     let mut late = request(&["a1"], followers_of("artist:1"), None);
     late.at = Some(at("20T07:59"));
     town.process().notify().accept(vec![late]).await.unwrap();
-    town.process().fanouts().drain(&Silent).await.unwrap();
+    town.process().fanouts().drain(&NoProgress).await.unwrap();
 
     let next = tick(&town, "20T08:15").await;
 
@@ -217,7 +217,7 @@ async fn a_changed_default_schedule_starts_a_full_scan(fresh: Fresh) {
     town.happens(&["a1"], to(&["ada", "ben"])).await;
     tick(&town, "21T07:00").await;
     let config = format!("{RARELY}digest.hour = 6\n");
-    let earlier = Town::on(fresh.handle(), Certainty::Repeat { within: None }, &config);
+    let earlier = Town::on(fresh.handle(), Resolution::Repeat { within: None }, &config);
 
     let report = tick(&earlier, "21T07:15").await;
 
@@ -229,7 +229,7 @@ async fn a_recorded_scan_in_the_future_is_ignored(fresh: Fresh) {
     ada_at(&town, 8).await;
     let ahead = Arc::new(tidings::clock::ManualClock::at(at("22T12:00")));
     let process = town.process_by(ahead);
-    process.digests().tick(&Silent).await.unwrap();
+    process.digests().tick(&NoProgress).await.unwrap();
     town.happens(&["a1"], to(&["ada", "ben"])).await;
 
     let healed = tick(&town, "20T07:45").await;
@@ -276,10 +276,10 @@ async fn a_full_scan_finds_no_user_that_ticks_have_missed(fresh: Fresh) {
             continue;
         }
         let digests = town.process().digests();
-        let report = digests.tick(&Silent).await.unwrap();
+        let report = digests.tick(&NoProgress).await.unwrap();
         (ticks, emails) =
             (ticks + u64::from(report.users.scanned < 72), emails + report.emails.sent);
-        let left = digests.run(&rehearsal, &Silent).await.unwrap();
+        let left = digests.run(&rehearsal, &NoProgress).await.unwrap();
         assert_eq!(left.due.users, 0, "{} {left:?}", town.clock.now());
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use futures::FutureExt;
-use tidings::engine::Silent;
+use tidings::engine::NoProgress;
 use tidings::engine::digest::DigestRequest;
 use tidings::store::Store;
 use tokio::sync::Notify;
@@ -87,7 +87,7 @@ async fn no_chunk_begins_after_one_has_failed(fresh: Fresh) {
     let counting: Arc<dyn Store> = FailingStore::waiting(town.store.clone(), gate);
     let request = DigestRequest::default();
     let digests = town.process_on(&counting).digests();
-    digests.run(&request, &Silent).await.unwrap();
+    digests.run(&request, &NoProgress).await.unwrap();
     let third = store_calls.load(Ordering::SeqCst);
     town.happens(&["a2"], to(&names)).await;
     town.clock.set(monday(1));
@@ -95,7 +95,7 @@ async fn no_chunk_begins_after_one_has_failed(fresh: Fresh) {
     let (fault, then) = (Fault::Refused, Then::StaysDown);
     let failing = FailingStore::new(town.store.clone(), third, fault, then);
     let store: Arc<dyn Store> = failing.clone();
-    let run = town.process_on(&store).digests().run(&request, &Silent).await;
+    let run = town.process_on(&store).digests().run(&request, &NoProgress).await;
 
     assert!(run.is_err());
     let (sent, after) = (town.emails().len() - PEOPLE, failing.calls() - third);

@@ -3,9 +3,9 @@
 
 use chrono::TimeDelta;
 use tidings::domain::{DeliveryState, Object};
-use tidings::engine::Silent;
+use tidings::engine::NoProgress;
 use tidings::engine::digest::DigestRequest;
-use tidings::wire::explanation::{By, EmailPlace};
+use tidings::wire::explanation::{CoveredBy, EmailPlace};
 
 use crate::support::town::{Town, monday, mostly_on_sqlite, request, to};
 use crate::support::{Fresh, feed_of};
@@ -22,7 +22,7 @@ mostly_on_sqlite! {
 
 fn texts(town: &Town) -> String {
     let emails = town.emails().into_iter();
-    emails.map(|email| email.filled().text).collect()
+    emails.map(|email| email.fill_links().text).collect()
 }
 
 async fn an_unknown_object_is_in_the_feed_but_in_no_email(fresh: Fresh) {
@@ -50,7 +50,7 @@ async fn explain_does_not_guess_if_objects_change_after_the_digest(fresh: Fresh)
         let explanation = app.explain().user(&crate::support::user("ada"), None).await;
         let events = explanation.unwrap().events.into_iter();
         let place = |covered| match covered {
-            Some(By::Email { place, .. }) => place,
+            Some(CoveredBy::Email { place, .. }) => place,
             other => panic!("{other:?}"),
         };
         let mut places: Vec<(String, EmailPlace)> =
@@ -86,8 +86,10 @@ async fn an_unknown_object_is_emailed_by_id_if_its_type_allows_it(fresh: Fresh) 
 async fn an_object_created_before_the_digest_is_included(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["late"], to(&["ada"])).await;
-    let late =
-        Object { title: Some("A late work".into()), ..Object::bare("late".parse().unwrap()) };
+    let late = Object {
+        title: Some("A late work".into()),
+        ..Object::without_data("late".parse().unwrap())
+    };
 
     town.store.put_objects(&[late]).await.unwrap();
     town.digests_at(monday(0)).await;
@@ -130,7 +132,7 @@ async fn a_batch_of_unknown_objects_is_canceled(fresh: Fresh) {
     town.happens(&["unheard-of"], to(&["ada"])).await;
 
     town.clock.advance(TimeDelta::minutes(6));
-    town.process().worker().round(&mut None, &Silent).await.unwrap();
+    town.process().worker().round(&mut None, &NoProgress).await.unwrap();
 
     assert!(town.emails().is_empty());
     let rows = town.deliveries_of("ada").await;
@@ -143,11 +145,11 @@ async fn runs_and_dry_runs_report_unknown_objects(fresh: Fresh) {
     town.clock.set(monday(0));
 
     let dry_run = town.process().dry_run();
-    let (planned, _) = dry_run.run(&DigestRequest::default(), &Silent).await.unwrap();
+    let (planned, _) = dry_run.run(&DigestRequest::default(), &NoProgress).await.unwrap();
     let ran = town.digests_at(monday(0)).await;
 
     for unknown in [&planned.unknown_names, &ran.unknown_names] {
-        assert_eq!((unknown.events, unknown.objects.len()), (2, 1));
+        assert_eq!((unknown.events_about_objects, unknown.objects.len()), (2, 1));
         let warnings = unknown.warnings(&town.process().config.policies);
         assert!(warnings[0].contains("\"ArtworkPublished\" is not configured"), "{warnings:?}");
         assert!(
@@ -155,6 +157,6 @@ async fn runs_and_dry_runs_report_unknown_objects(fresh: Fresh) {
             "{warnings:?}"
         );
     }
-    let recent = town.process().known().recent(10).await.unwrap();
-    assert_eq!((recent.events, recent.types.len()), (1, 1));
+    let recent = town.process().name_lookup().find_unknown_in_recent(10).await.unwrap();
+    assert_eq!((recent.events_about_objects, recent.types.len()), (1, 1));
 }

@@ -2,10 +2,10 @@
 
 use bson::{Document, doc};
 use chrono::{DateTime, Utc};
-use tidings::domain::user::Unmailable;
+use tidings::domain::user::UnmailableReason;
 use tidings::domain::{EventType, User};
 use tidings::engine::users::find_unreadable;
-use tidings::store::PeopleFilter;
+use tidings::store::UserFilter;
 
 use crate::support::poison::{database, file};
 use crate::support::town::{Town, monday, on_both_stores, to};
@@ -110,24 +110,27 @@ async fn an_unreadable_suppression_still_stops_every_email(fresh: Fresh) {
     let all = [
         (
             odd("suppressed", doc! {"suppressed": "soon"}, "suppressed", "'soon'"),
-            Unmailable::Suppressed,
+            UnmailableReason::Suppressed,
         ),
         (
             odd("unsubscribed", doc! {"unsubscribed": {"all": true}}, "unsubscribed", "x'01'"),
-            Unmailable::Suppressed,
+            UnmailableReason::Suppressed,
         ),
     ];
     for (odd, why) in all {
         write(&fresh, "ada", &odd).await;
         let read = ada(&fresh).await;
         assert!(fields(&read).contains(&odd.field));
-        assert_eq!(read.mailable(), Err(why));
+        assert_eq!(read.mailable_address(), Err(why));
     }
     let start = odd("start", doc! {"start": 7}, "start", "7");
     write(&fresh, "ada", &start).await;
     let read = ada(&fresh).await;
     let start = read.start.unwrap();
-    assert!(start.is_after(tidings::clock::Ids::counting(1).next(noon())), "it hides all events");
+    assert!(
+        start.is_after(tidings::clock::Ids::deterministic(1).next(noon())),
+        "it hides all events"
+    );
     let epoch = Some(DateTime::<Utc>::UNIX_EPOCH);
     assert_eq!((read.suppressed, read.unsubscribed), (epoch, epoch));
 }
@@ -142,7 +145,7 @@ async fn an_unreadable_zone_does_not_stop_the_digest_and_explain_names_it(fresh:
     let status = town.process().status().now().await.unwrap();
     let report = town.digests_at(monday(0)).await;
 
-    assert!(explained.known && explained.unmailable.is_none());
+    assert!(explained.has_record && explained.unmailable.is_none());
     assert_eq!(explained.unreadable[0].field, "tz");
     assert!(explained.unreadable[0].why.contains("Mars/Base"), "{explained:?}");
     assert_eq!(status.unreadable.users, 1);
@@ -155,13 +158,13 @@ async fn unreadable_fields_are_counted_and_the_first_users_are_named(fresh: Fres
     for id in town.crowd(12).await {
         write(&fresh, &id, &zone()).await;
     }
-    let all = fresh.find_people(&PeopleFilter::All, None, 100).await.unwrap();
+    let all = fresh.find_users(&UserFilter::All, None, 100).await.unwrap();
 
     let found = find_unreadable(&*fresh.handle(), 1_000).await.unwrap();
     let fewer = find_unreadable(&*fresh.handle(), 5).await.unwrap();
 
-    assert_eq!((found.read, found.users), (all.len() as u64, 12));
-    assert_eq!((found.first.len(), fewer.read), (10, 5));
+    assert_eq!((found.records_read, found.users), (all.len() as u64, 12));
+    assert_eq!((found.first.len(), fewer.records_read), (10, 5));
     let sentence = serde_json::to_string(&found.first[0]).unwrap();
     assert!(sentence.contains("\"field\":\"tz\""), "{sentence}");
 }

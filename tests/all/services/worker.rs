@@ -6,8 +6,8 @@ use std::sync::Arc;
 use chrono::TimeDelta;
 use futures::FutureExt;
 use tidings::clock::ManualClock;
-use tidings::email::Certainty;
-use tidings::engine::Silent;
+use tidings::email::Resolution;
+use tidings::engine::NoProgress;
 use tidings::engine::ingest::NewEvent;
 use tidings::store::Store;
 use tokio::sync::watch;
@@ -36,13 +36,13 @@ async fn a_round_fans_out_events_and_sends_due_emails(fresh: Fresh) {
     let (worker, mut scanned) = (town.process().worker(), None);
     accept(&town, request(&["a1"], followers_of("artist:1"), None)).await;
 
-    let saturday = worker.round(&mut scanned, &Silent).await.unwrap();
+    let saturday = worker.round(&mut scanned, &NoProgress).await.unwrap();
     town.clock.set(monday(0));
-    let monday = worker.round(&mut scanned, &Silent).await.unwrap();
-    let idle = worker.round(&mut scanned, &Silent).await.unwrap();
+    let monday = worker.round(&mut scanned, &NoProgress).await.unwrap();
+    let idle = worker.round(&mut scanned, &NoProgress).await.unwrap();
 
-    assert_eq!((saturday.fanouts.done, monday.digests.unwrap().emails.sent), (1, 2));
-    assert!(idle.idle());
+    assert_eq!((saturday.fanouts.completed, monday.digests.unwrap().emails.sent), (1, 2));
+    assert!(idle.is_idle());
 }
 
 async fn one_worker_scans_for_due_digests_every_15_minutes(fresh: Fresh) {
@@ -51,10 +51,10 @@ async fn one_worker_scans_for_due_digests_every_15_minutes(fresh: Fresh) {
     let (first, second) = (town.process().worker(), town.process().worker());
     let (mut seen_by_first, mut seen_by_second) = (None, None);
 
-    let a = first.round(&mut seen_by_first, &Silent).await.unwrap();
-    let b = second.round(&mut seen_by_second, &Silent).await.unwrap();
+    let a = first.round(&mut seen_by_first, &NoProgress).await.unwrap();
+    let b = second.round(&mut seen_by_second, &NoProgress).await.unwrap();
     town.clock.advance(TimeDelta::minutes(15));
-    let c = second.round(&mut seen_by_second, &Silent).await.unwrap();
+    let c = second.round(&mut seen_by_second, &NoProgress).await.unwrap();
 
     assert!(a.digests.is_some() && b.digests.is_none() && c.digests.is_some());
 }
@@ -67,9 +67,9 @@ async fn a_failed_fan_out_does_not_block_emails(fresh: Fresh) {
         FailingStore::new(town.store.clone(), 0, Fault::Refused, Then::Recovers);
     let worker = town.process_on(&failing).worker();
 
-    let round = worker.round(&mut None, &Silent).await.unwrap();
+    let round = worker.round(&mut None, &NoProgress).await.unwrap();
 
-    let failed = round.not_fanned_out.unwrap().to_string();
+    let failed = round.fan_out_error.unwrap().to_string();
     assert!(failed.contains("claim_fanouts"), "{failed}");
     assert_eq!(town.emails().len(), 1);
 }
@@ -105,14 +105,14 @@ async fn settled_deliveries_and_batches_are_deleted_after_delivery_keep(fresh: F
     let town = Town::found(&fresh, true, config).await;
     let (worker, mut scanned) = (town.process().worker(), None);
     accept(&town, request(&["a1"], to(&["ada"]), None)).await;
-    let first = worker.round(&mut scanned, &Silent).await.unwrap();
+    let first = worker.round(&mut scanned, &NoProgress).await.unwrap();
     assert_eq!((first.batches.ended, first.emails.sent), (1, 1));
 
     let mut forgotten = Vec::new();
     for days in [13, 1, 0] {
         town.clock.advance(TimeDelta::days(days) + TimeDelta::seconds(1));
-        let round = worker.round(&mut scanned, &Silent).await.unwrap();
-        forgotten.push((round.forgotten.deliveries, round.forgotten.batches));
+        let round = worker.round(&mut scanned, &NoProgress).await.unwrap();
+        forgotten.push((round.deleted.deliveries, round.deleted.batches));
     }
 
     assert_eq!(forgotten, [(0, 0), (1, 1), (0, 0)]);
@@ -134,8 +134,8 @@ async fn a_worker_releases_its_leases_when_it_stops(fresh: Fresh) {
     worker.run(stopped, |_, _| {}).await.unwrap();
 
     drop(stop);
-    let done = town.process().fanouts().drain(&Silent).await.unwrap();
-    assert_eq!(done.done, 1, "the next worker need not wait for the lease to run out");
+    let done = town.process().fanouts().drain(&NoProgress).await.unwrap();
+    assert_eq!(done.completed, 1, "the next worker need not wait for the lease to run out");
     assert_eq!(fresh.entries_of(&user("ada"), tidings::domain::Day::of(now)).await.len(), 1);
 }
 
@@ -143,12 +143,12 @@ async fn a_worker_killed_with_its_clock_a_day_ahead_blocks_no_digest(fresh: Fres
     let town = Town::of(&fresh).await;
     town.clock.set(monday(0) + TimeDelta::days(1));
     let killed = town.process().worker();
-    killed.round(&mut None, &Silent).await.unwrap();
+    killed.round(&mut None, &NoProgress).await.unwrap();
     town.clock.set(monday(0) - TimeDelta::hours(1));
     town.happens(&["a1"], to(&["ada"])).await;
 
     town.clock.set(monday(0));
-    let round = town.process().worker().round(&mut None, &Silent).await;
+    let round = town.process().worker().round(&mut None, &NoProgress).await;
 
     assert_eq!(round.unwrap().digests.unwrap().emails.sent, 1);
 }
@@ -157,18 +157,19 @@ async fn a_worker_whose_clock_is_set_back_scans_for_digests_again(fresh: Fresh) 
     let town = Town::of(&fresh).await;
     let (worker, mut scanned) = (town.process().worker(), None);
     town.clock.set(monday(0) + TimeDelta::days(1));
-    worker.round(&mut scanned, &Silent).await.unwrap();
+    worker.round(&mut scanned, &NoProgress).await.unwrap();
     town.clock.set(monday(0) - TimeDelta::hours(1));
     town.happens(&["a1"], to(&["ada"])).await;
 
     town.clock.set(monday(0));
-    let round = worker.round(&mut scanned, &Silent).await.unwrap();
+    let round = worker.round(&mut scanned, &NoProgress).await.unwrap();
 
     assert_eq!(round.digests.unwrap().emails.sent, 1);
 }
 
 async fn a_worker_whose_clock_is_behind_sends_no_email_twice(fresh: Fresh) {
-    let certainties = [Certainty::Repeat { within: None }, Certainty::Ask, Certainty::Never];
+    let certainties =
+        [Resolution::Repeat { within: None }, Resolution::Query, Resolution::Impossible];
     for certainty in certainties {
         fresh.clear().await;
         let town = Town::with(&fresh, certainty, "delivery.chunk = 10").await;

@@ -13,15 +13,15 @@ use chrono_tz::Tz;
 use tidings::app::App;
 use tidings::clock::Clock;
 use tidings::domain::{
-    Address, BatchState, Cadence, Day, Delivery, DeliveryState, Id, Occasion, PendingCounts, Quiet,
-    Reason, User,
+    Address, BatchState, Cadence, Day, Delivery, DeliverySource, DeliveryState, Id, PendingCounts,
+    QuietHours, SuppressionReason, User,
 };
 use tidings::email::Outcome;
 use tidings::engine::digest::DigestRequest as Run;
 use tidings::engine::feedback::suppressions::SuppressionInput;
 use tidings::engine::ingest::NewEvent;
 use tidings::engine::users::input::{DigestChange, PreferencesChange, UserInput};
-use tidings::engine::{Error, Silent};
+use tidings::engine::{Error, NoProgress};
 use tidings::store::{BatchFilter, Store};
 
 use crate::support::town::{Town, mostly_on_sqlite, request, to};
@@ -118,8 +118,8 @@ struct Year {
 }
 
 /// Dee's quiet hours, in Tokyo.
-fn quiet_hours() -> Quiet {
-    Quiet::new("22:00".parse().unwrap(), "07:00".parse().unwrap()).unwrap()
+fn quiet_hours() -> QuietHours {
+    QuietHours::new("22:00".parse().unwrap(), "07:00".parse().unwrap()).unwrap()
 }
 
 /// Returns the address of a reader. Each user with Fay's id has another one.
@@ -248,7 +248,7 @@ impl Year {
         let (owner, exists) = if reader == "fay" { self.fay } else { (0, true) };
         let happened = NewEvent { kind: kind(name), ..request(&[&work], to(&[reader]), None) };
         let accepted = self.app.notify().accept(vec![happened]).await.unwrap();
-        self.app.fanouts().drain(&Silent).await.unwrap();
+        self.app.fanouts().drain(&NoProgress).await.unwrap();
         self.events.push(Event {
             reader,
             owner,
@@ -281,7 +281,7 @@ impl Year {
                 self.town.change(reader, |user| user.confirmed = false).await;
             }
             Block::SoftBounced => {
-                let reason = Reason::SoftBounces;
+                let reason = SuppressionReason::SoftBounces;
                 let input = SuppressionInput::new(address(reader, 0), reason);
                 self.app.suppressions().add(vec![input]).await.unwrap();
             }
@@ -313,7 +313,7 @@ impl Year {
 
     /// Deletes Fay, or creates another user with her id and another address.
     async fn delete_or_create(&mut self) {
-        let people = self.app.people();
+        let people = self.app.users();
         if self.fay.1 {
             let id = user("fay");
             assert!(people.erase(&id).await.unwrap());
@@ -331,7 +331,7 @@ impl Year {
             "digest": {"cadence": "daily"},
         });
         let input: UserInput = serde_json::from_value(input).unwrap();
-        people.put(vec![input]).await.unwrap();
+        people.put_users(vec![input]).await.unwrap();
         let page = self.app.feeds().page(&feed_of(&id)).await.unwrap();
         assert!(page.answer.items.is_empty(), "a new user sees {:?}", page.answer.items);
     }
@@ -342,7 +342,7 @@ impl Year {
         let hers = BatchFilter { user: Some(user("dee")), ..BatchFilter::default() };
         let batches = self.town.store.find_batches(&hers, 50).await.unwrap();
         let now = self.town.clock.now();
-        let is_quiet = quiet_hours().ends(now, Tz::Asia__Tokyo).is_some();
+        let is_quiet = quiet_hours().end_at(now, Tz::Asia__Tokyo).is_some();
         for batch in batches.iter().filter(|of| of.state != BatchState::Open) {
             let is_new = self.ended.insert(batch.id);
             let is_late = batch.deferred && batch.closes_at <= now;
@@ -374,8 +374,8 @@ impl Year {
             }
         }
         let change = PreferencesChange { digest: Some(digest), tz, ..PreferencesChange::default() };
-        let people = self.app.people();
-        people.prefer(&user(reader), change).await.unwrap();
+        let people = self.app.users();
+        people.change_preferences(&user(reader), change).await.unwrap();
     }
 
     fn choose(&mut self, reader: &'static str, cadence: Cadence) {
@@ -422,8 +422,8 @@ impl Year {
         self.app.deliveries().resume().await.unwrap();
         let process = self.process(calm);
         let ended: Result<(), Error> = async {
-            process.batches().drain(&Silent).await?;
-            process.digests().run(&Run::default(), &Silent).await?;
+            process.batches().drain(&NoProgress).await?;
+            process.digests().run(&Run::default(), &NoProgress).await?;
             Ok(())
         }
         .await;
@@ -435,7 +435,7 @@ impl Year {
     async fn archive(&mut self, calm: bool) {
         let request = keep_days(9);
         let archive = self.process(calm).archive();
-        let ended = archive.run(&request, &Silent, &mut Vec::new()).await;
+        let ended = archive.run(&request, &NoProgress, &mut Vec::new()).await;
         self.failed_runs += u32::from(ended.is_err());
         self.read_results().await;
     }
@@ -444,7 +444,7 @@ impl Year {
     async fn read_results(&mut self) {
         let emails = self.town.emails();
         for email in &emails[self.emails_read..] {
-            let text = email.filled().text;
+            let text = email.fill_links().text;
             for event in &mut self.events {
                 if !text.contains(&format!("Work {}.", event.work)) {
                     continue;
@@ -513,7 +513,7 @@ impl Year {
             expired += u32::from(event.expired);
             excused += u32::from(event.excused && event.emailed == 0);
         }
-        let of_digest = |row: &&Delivery| matches!(row.occasion, Occasion::Digest(..));
+        let of_digest = |row: &&Delivery| matches!(row.source, DeliverySource::Digest(..));
         let items = unknown.iter().filter(of_digest).map(|row| row.outcome.items);
         let unknown_events: u32 = items.sum();
         assert!(
@@ -541,14 +541,14 @@ impl Year {
             let rows = self.town.store.deliveries_in(state, 5_000).await;
             let ids: Vec<Id> = rows
                 .iter()
-                .filter_map(|row| match row.occasion {
-                    Occasion::Batch(batch, _) => Some(batch),
-                    Occasion::Digest(..) => None,
+                .filter_map(|row| match row.source {
+                    DeliverySource::Batch(batch, _) => Some(batch),
+                    DeliverySource::Digest(..) => None,
                 })
                 .collect();
             for batch in self.town.store.filed(&ids).await.unwrap() {
                 let Some(batch) = batch else { continue };
-                let items = batch.contents.items.iter();
+                let items = batch.events.items.iter();
                 let named: BTreeSet<Id> = items.map(|item| item.i).collect();
                 let joined = batch.joined.iter().copied();
                 let is_unnamed = |id: &Id| state != DeliveryState::Sent || !named.contains(id);

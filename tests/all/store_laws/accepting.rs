@@ -40,7 +40,7 @@ pub async fn batch_keys_are_read_back_unchanged(store: Fresh) {
 
     let again = store.accept(&all).await.unwrap();
     for (fanout, again) in all.iter().zip(again) {
-        assert_eq!(again, Acceptance::Known(Box::new(fanout.clone())));
+        assert_eq!(again, Acceptance::Duplicate(Box::new(fanout.clone())));
     }
     let claimed = claim(&store, "one", noon(), soon(), 100).await.into_iter();
     let claimed: Vec<_> = claimed.map(|fanout| fanout.batch_key).collect();
@@ -55,7 +55,7 @@ pub async fn a_repeated_key_returns_the_stored_fan_out(store: Fresh) {
 
     let answers = store.accept(&[fanout(3), again.clone(), first.clone()]).await.unwrap();
 
-    let known = Acceptance::Known(Box::new(first.clone()));
+    let known = Acceptance::Duplicate(Box::new(first.clone()));
     assert_eq!(answers, [Acceptance::New, known.clone(), known]);
     assert_eq!(store.fanout(again.id).await.unwrap(), None);
     assert_eq!(store.backlog().await, Backlog { pending: 2, done: 0 });
@@ -67,7 +67,7 @@ pub async fn the_first_of_two_equal_keys_in_one_call_is_new(store: Fresh) {
 
     let answers = store.accept(&[first.clone(), other, second]).await.unwrap();
 
-    assert_eq!(answers, [Acceptance::New, Acceptance::New, Acceptance::Known(Box::new(first))]);
+    assert_eq!(answers, [Acceptance::New, Acceptance::New, Acceptance::Duplicate(Box::new(first))]);
     assert_eq!(store.backlog().await.pending, 2);
 }
 
@@ -81,7 +81,7 @@ pub async fn one_of_many_concurrent_events_with_one_key_is_new(store: Fresh) {
     let winners: Vec<_> = answers.iter().filter(|(_, answer)| *answer == Acceptance::New).collect();
     assert_eq!(winners.len(), 1);
     for (_, answer) in &answers {
-        if let Acceptance::Known(fanout) = answer {
+        if let Acceptance::Duplicate(fanout) = answer {
             assert_eq!(fanout.id, winners[0].0);
         }
     }
@@ -95,7 +95,7 @@ pub async fn a_repeated_key_returns_the_progress_of_its_fan_out(store: Fresh) {
 
     let answer = store.accept(&[fanout(1)]).await.unwrap().remove(0);
 
-    let Acceptance::Known(known) = answer else { panic!("{answer:?}") };
+    let Acceptance::Duplicate(known) = answer else { panic!("{answer:?}") };
     assert_eq!((known.state, known.progress), (FanoutState::Done, progress("m", 3, true)));
 }
 
@@ -107,7 +107,7 @@ pub async fn many_events_are_accepted_in_one_call(store: Fresh) {
         let new = answers.iter().filter(|answer| **answer == Acceptance::New).count();
         assert_eq!(new, expected);
         for (answer, requested) in answers.iter().zip(&fanouts) {
-            if let Acceptance::Known(known) = answer {
+            if let Acceptance::Duplicate(known) = answer {
                 assert_eq!(**known, *requested);
             }
         }

@@ -2,7 +2,7 @@
 //! found.
 
 use chrono::TimeDelta;
-use tidings::domain::batch::{Accumulator, AccumulatorId, End, Memory};
+use tidings::domain::batch::{Accumulator, AccumulatorId, EndAction, FiledFanouts};
 use tidings::domain::{BatchKey, BatchPolicy, BatchState, ObjectId};
 use tidings::store::AccumulatorFilter;
 
@@ -15,16 +15,16 @@ pub async fn an_accumulator_is_read_back_with_every_field(store: Fresh) {
     let open = full.open.as_mut().unwrap();
     open.last_event_at = noon() + minutes(2);
     open.removed = vec![item("gone", 6)];
-    open.led = vec![id(3), id(4)];
+    open.lead_fanouts = vec![id(3), id(4)];
     full.ended = vec![closing("ada", "k", 2), {
         let mut canceled = closing("ada", "k", 5);
         (canceled.state, canceled.settled) = (BatchState::Canceled, Some(noon()));
-        canceled.led = vec![id(2)];
+        canceled.lead_fanouts = vec![id(2)];
         canceled
     }];
-    full.memories = vec![
-        Memory { at: noon(), joined: vec![id(7), id(8)] },
-        Memory { at: noon() + minutes(1), joined: vec![] },
+    full.filed_fanouts = vec![
+        FiledFanouts { at: noon(), joined: vec![id(7), id(8)] },
+        FiledFanouts { at: noon() + minutes(1), joined: vec![] },
     ];
     full.queue_position = Some(noon() + TimeDelta::milliseconds(1));
     full.lease = Some(lease("me", noon() + minutes(3)));
@@ -97,7 +97,7 @@ pub async fn concurrent_changes_of_an_accumulator_are_all_stored(store: Fresh) {
 
     let open = read(&store, &accumulator_id("ada", "k")).await.unwrap().open;
     let open = open.unwrap();
-    assert_eq!(open.contents.count, 6);
+    assert_eq!(open.events.count, 6);
     assert_eq!(open.joined, (0..6).map(id).collect::<Vec<_>>());
 }
 
@@ -198,7 +198,7 @@ pub async fn an_accumulator_is_found_by_batch_id_until_the_batch_is_filed(store:
     assert_eq!(found.id, accumulator.id);
 
     accumulator.revision = found.revision;
-    accumulator.end(id(1_001), End::Close, noon()).unwrap();
+    accumulator.end(id(1_001), EndAction::Close, noon()).unwrap();
     assert!(put(&store, &accumulator, 52).await);
     let found = store.accumulator_of(id(1_001)).await.unwrap();
     assert_eq!(found.ended[0].id, id(1_001));
@@ -218,7 +218,7 @@ pub async fn accumulators_are_found_by_the_items_of_their_batches(store: Fresh) 
         leading.join(&items, noon(), &policy, || ids.next().unwrap());
     }
     let mut other = opened("other", "k", 8, 0);
-    let items = &mut other.open.as_mut().unwrap().contents.items;
+    let items = &mut other.open.as_mut().unwrap().events.items;
     items.iter_mut().for_each(|item| item.t = kind("Other"));
     let accumulators =
         [opened("b", "k", 1, 0), opened("a", "k", 2, 0), opened("a", "j", 3, 0), leading, other];
@@ -228,7 +228,7 @@ pub async fn accumulators_are_found_by_the_items_of_their_batches(store: Fresh) 
     let holding = |objects: Vec<ObjectId>, after: Option<AccumulatorId>, limit| {
         let (store, kind) = (store.second(), published.clone());
         async move {
-            let holding = AccumulatorFilter::Holding(&kind, &objects, after.as_ref());
+            let holding = AccumulatorFilter::WithEvent(&kind, &objects, after.as_ref());
             let found = store.find_accumulators(&holding, limit).await.unwrap();
             let found = found.into_iter();
             found.map(|accumulator| accumulator.id).collect::<Vec<_>>()

@@ -3,7 +3,9 @@
 
 use std::num::NonZeroU64;
 
-use tidings::domain::batch::{Accumulator, AccumulatorId, Addition, BatchItem, End, Keep, Memory};
+use tidings::domain::batch::{
+    Accumulator, AccumulatorId, BatchAppend, BatchItem, EndAction, FiledFanouts, Keep,
+};
 use tidings::domain::{BatchPolicy, ObjectId};
 
 use super::batches::{WINDOW, accumulator_id, item, read};
@@ -39,10 +41,10 @@ async fn put_all(store: &Fresh, accumulators: &[Accumulator]) {
 pub async fn adding_to_an_open_batch_equals_joining_it(store: Fresh) {
     let (cooling, by) = (cooling(), joined_by);
     let mut ended = by("ended", &cooling, &[4]);
-    ended.end(id(1_004), End::Close, noon()).unwrap();
+    ended.end(id(1_004), EndAction::Close, noon()).unwrap();
     ended.join(&[item("a", 5)], noon(), &cooling, || id(1_005));
     let mut remembered = by("remembered", &cooling, &[6]);
-    remembered.memories.push(Memory { at: noon(), joined: vec![id(50)] });
+    remembered.filed_fanouts.push(FiledFanouts { at: noon(), joined: vec![id(50)] });
     let leading = BatchPolicy { leading: true, ..cooling };
     let mut deferred = by("deferred", &cooling, &[14]);
     deferred.defer(noon() + minutes(10));
@@ -64,7 +66,7 @@ pub async fn adding_to_an_open_batch_equals_joining_it(store: Fresh) {
     let mut done = Vec::new();
     for (n, minute) in [(0, 1), (1, 1), (2, 6)] {
         let at = noon() + minutes(minute);
-        let addition = Addition::new(items.clone(), at, &cooling).unwrap();
+        let addition = BatchAppend::new(items.clone(), at, &cooling).unwrap();
         for (index, accumulator) in accumulators.iter().enumerate() {
             let before = read(&store, &accumulator.id).await;
             let requested = [(accumulator.id.clone(), 0)];
@@ -77,7 +79,7 @@ pub async fn adding_to_an_open_batch_equals_joining_it(store: Fresh) {
                 assert!(!added && after.is_none());
                 continue;
             };
-            let fits = addition.fits(&joined);
+            let fits = addition.applies_to(&joined);
             assert!(fits || !added, "{:?} took what does not fit", accumulator.id);
             if added {
                 for item in items.chunks(1) {
@@ -118,8 +120,8 @@ pub async fn adding_to_many_open_batches_equals_joining_each(store: Fresh) {
             }
         }
     };
-    let addition = |n: usize| Addition::new(new_items(n), at, policy(n)).unwrap();
-    let additions: Vec<Addition> = [0, 1].into_iter().chain(100..230).map(addition).collect();
+    let addition = |n: usize| BatchAppend::new(new_items(n), at, policy(n)).unwrap();
+    let additions: Vec<BatchAppend> = [0, 1].into_iter().chain(100..230).map(addition).collect();
     let requested = |accumulators: &[Accumulator]| -> Vec<(AccumulatorId, usize)> {
         let addition = |n: usize| if n < 100 { n % 2 } else { n - 98 };
         let all = accumulators.iter().enumerate();
@@ -153,7 +155,7 @@ pub async fn adding_to_many_open_batches_equals_joining_each(store: Fresh) {
     }
 
     // An accumulator that already has an item is not changed, and the call returns `false`.
-    let of = |items| Addition::new(items, at, policy(1)).unwrap();
+    let of = |items| BatchAppend::new(items, at, policy(1)).unwrap();
     let new = vec![item("z", 30_000)];
     let additions = [of(new_items(101)), of(new.clone())];
     let [knows, fits] = [101, 103].map(|n| accumulators[n].id.clone());

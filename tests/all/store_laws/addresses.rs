@@ -2,7 +2,7 @@
 //! several records share.
 
 use tidings::domain::{Address, User, UserId};
-use tidings::store::PeopleFilter;
+use tidings::store::UserFilter;
 
 use crate::support::*;
 
@@ -19,8 +19,8 @@ async fn put(store: &Fresh, records: &[(&str, Option<&str>)]) {
 
 async fn found(store: &Fresh, address: &str, after: Option<&UserId>, limit: usize) -> Vec<String> {
     let address = Address::stored(address).unwrap();
-    let at = PeopleFilter::Address(&address);
-    let found = store.find_people(&at, after, limit).await.unwrap();
+    let at = UserFilter::Address(&address);
+    let found = store.find_users(&at, after, limit).await.unwrap();
     found.iter().map(ToString::to_string).collect()
 }
 

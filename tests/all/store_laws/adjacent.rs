@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tidings::domain::{Entry, Event, UserId};
-use tidings::store::Pushes;
+use tidings::store::PushRequest;
 
 use crate::support::*;
 
@@ -13,9 +13,9 @@ const CAP: usize = 12;
 type Model = BTreeMap<UserId, Vec<Event>>;
 
 /// Pushes to the store and to the model. Repeats the push, which must have no effect.
-async fn push(store: &Fresh, model: &mut Model, pushes: &Pushes) {
+async fn push(store: &Fresh, model: &mut Model, pushes: &PushRequest) {
     let mut capped = Vec::new();
-    for (item, (person, list)) in pushes.people.iter().enumerate() {
+    for (item, (person, list)) in pushes.users.iter().enumerate() {
         let (stack, mut over) = (model.entry(person.clone()).or_default(), Vec::new());
         for (index, event) in pushes.lists[*list].iter().enumerate() {
             if stack.contains(event) {
@@ -49,12 +49,12 @@ async fn assert_stored(store: &Fresh, model: &Model) {
     assert!(found == *model, "something else stands than was pushed");
 }
 
-fn to_all(people: impl IntoIterator<Item = UserId>, lists: Vec<Vec<Event>>) -> Pushes {
+fn to_all(people: impl IntoIterator<Item = UserId>, lists: Vec<Vec<Event>>) -> PushRequest {
     let many = lists.len();
     let people = people.into_iter().enumerate();
-    Pushes {
+    PushRequest {
         // Adjacent users get different lists.
-        people: people.map(|(n, person)| (person, n % many)).collect(),
+        users: people.map(|(n, person)| (person, n % many)).collect(),
         lists,
     }
 }

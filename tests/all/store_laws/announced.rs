@@ -1,7 +1,7 @@
 //! Contract tests of `Journal` for the newest and the oldest pending events, and for long
 //! audiences.
 
-use tidings::domain::{Audience, FanOutCounts, FanOutProgress, Fanout, Id};
+use tidings::domain::{Audience, Fanout, FanoutCounts, FanoutProgress, Id};
 use tidings::store::Acceptance;
 
 use crate::support::*;
@@ -11,7 +11,7 @@ pub async fn the_newest_events_are_returned_first(store: Fresh) {
 
     let newest = store.newest(2).await;
 
-    let expected: Vec<Vec<_>> = [3, 2].map(|n| fanout(n).events().collect()).into();
+    let expected: Vec<Vec<_>> = [3, 2].map(|n| fanout(n).entries_per_user().collect()).into();
     assert_eq!(newest, expected);
     assert_eq!(store.newest(9).await.len(), 3);
 }
@@ -29,7 +29,7 @@ pub async fn a_long_audience_is_stored_and_claimed_completely(store: Fresh) {
     assert!(answers.iter().all(|answer| *answer == Acceptance::New));
     let again = Fanout { key: first.key.clone(), ..to_many_users(4) };
     let known = store.accept(std::slice::from_ref(&again)).await.unwrap().remove(0);
-    assert!(known == Acceptance::Known(Box::new(first.clone())));
+    assert!(known == Acceptance::Duplicate(Box::new(first.clone())));
     assert!(store.fanout(again.id).await.unwrap().is_none());
     let claimed = store.claim_fanouts(&lease("one", noon() + minutes(1)), noon(), 10.into()).await;
     assert!(claimed.unwrap().fanouts.into_iter().map(|one| one.audience).eq([
@@ -51,7 +51,7 @@ pub async fn the_oldest_pending_event_is_reported_until_it_is_done(store: Fresh)
         let claimed =
             store.claim_fanouts(&lease("one", noon() + minutes(1)), noon(), 10.into()).await;
         assert_eq!(claimed.unwrap().bad, []);
-        let progress = FanOutProgress { cursor: None, counts: FanOutCounts::default(), done: true };
+        let progress = FanoutProgress { cursor: None, counts: FanoutCounts::default(), done: true };
         let done = [(at(seconds), progress)];
         let saved = store.save_fanouts(&lease("one", noon() + minutes(1)), &done).await.unwrap();
         assert_eq!(saved, [true]);

@@ -2,9 +2,9 @@
 //! once, and found newest first.
 
 use chrono::TimeDelta;
-use tidings::domain::batch::{Accumulator, AccumulatorId, BatchItem, End, Keep};
+use tidings::domain::batch::{Accumulator, AccumulatorId, BatchItem, EndAction, Keep};
 use tidings::domain::{Batch, BatchKey, BatchPolicy, BatchState, ChosenKey, Id};
-use tidings::store::{BatchFilter, Forgettable};
+use tidings::store::{BatchFilter, ExpiringRecords};
 
 use crate::support::*;
 
@@ -15,7 +15,7 @@ pub(crate) const WINDOW: BatchPolicy = BatchPolicy {
     close_at: None,
     keep: Keep::Last(10),
     leading: false,
-    held_until: None,
+    deferred_until: None,
 };
 
 pub(super) fn accumulator_id(person: &str, key: &str) -> AccumulatorId {
@@ -24,7 +24,7 @@ pub(super) fn accumulator_id(person: &str, key: &str) -> AccumulatorId {
 
 pub(crate) fn item(object: &str, fanout: u32) -> BatchItem {
     let event = event(object, fanout);
-    BatchItem { i: id(fanout), t: event.t, o: event.o }
+    BatchItem { i: id(fanout), t: event.kind, o: event.object }
 }
 
 /// An accumulator with a batch that this fan-out opened `minute` minutes after noon.
@@ -47,7 +47,7 @@ pub(super) async fn read(store: &Fresh, accumulator: &AccumulatorId) -> Option<A
 
 pub(super) fn closing(person: &str, key: &str, fanout: u32) -> Batch {
     let mut accumulator = opened(person, key, fanout, 0);
-    accumulator.end(id(1_000 + fanout), End::Close, noon() + minutes(1)).unwrap();
+    accumulator.end(id(1_000 + fanout), EndAction::Close, noon() + minutes(1)).unwrap();
     accumulator.ended.pop().unwrap()
 }
 
@@ -55,7 +55,7 @@ pub async fn a_batch_is_filed_once_and_read_back_with_every_field(store: Fresh) 
     let batch = closing("ada", "k", 1);
     let mut canceled = closing("ben", "k", 2);
     (canceled.state, canceled.settled) = (BatchState::Canceled, Some(noon()));
-    canceled.led = vec![id(2)];
+    canceled.lead_fanouts = vec![id(2)];
     let filed = [batch.clone(), canceled.clone()];
     assert_eq!(store.file_batches(&filed).await.unwrap(), [true, true]);
     assert_eq!(store.file_batches(&filed).await.unwrap(), [true, true]);
@@ -69,7 +69,7 @@ pub async fn filing_a_batch_again_with_other_events_is_a_conflict(store: Fresh) 
     let (batch, other) = (closing("ada", "k", 1), closing("ben", "k", 2));
     store.file_batches(std::slice::from_ref(&batch)).await.unwrap();
     let mut counts = batch.clone();
-    counts.contents.count = 99;
+    counts.events.count = 99;
     let mut joined = batch.clone();
     joined.joined.push(id(9));
     let mut settled = batch.clone();
@@ -102,7 +102,7 @@ pub async fn only_a_closing_batch_is_settled(store: Fresh) {
 
 pub async fn batches_are_found_by_user_key_and_state_newest_first(store: Fresh) {
     let mut ending = opened("ada", "j", 4, 0);
-    ending.end(id(1_004), End::Cancel, noon()).unwrap();
+    ending.end(id(1_004), EndAction::Cancel, noon()).unwrap();
     let accumulators = [opened("ada", "k", 1, 0), opened("ben", "k", 3, 0), ending];
     store.put_accumulators(&accumulators, id(50)).await.unwrap();
     store.file_batches(&[closing("ada", "k", 2), closing("eve", "k", 5)]).await.unwrap();
@@ -139,7 +139,7 @@ pub async fn batches_are_found_by_user_key_and_state_newest_first(store: Fresh) 
 pub async fn batch_counts_are_exact(store: Fresh) {
     assert_eq!(store.batch_counts().await, BatchCounts::default());
     let mut ending = opened("ada", "j", 4, 0);
-    ending.end(id(1_004), End::Close, noon()).unwrap();
+    ending.end(id(1_004), EndAction::Close, noon()).unwrap();
     let accumulators = [opened("ada", "k", 1, 0), opened("ben", "k", 3, 0), ending];
     store.put_accumulators(&accumulators, id(50)).await.unwrap();
     let filed = [closing("ada", "k", 2), closing("eve", "k", 5)];
@@ -167,7 +167,7 @@ pub async fn old_settled_batches_are_removed_in_small_steps(store: Fresh) {
     };
 
     let before = noon() + minutes(9);
-    let forget = || store.forget(Forgettable::Batches, before, 2);
+    let forget = || store.forget(ExpiringRecords::Batches, before, 2);
     assert_eq!(forget().await.unwrap(), 2);
     assert_eq!(remaining().await, [true, false, false, true, true]);
     assert_eq!(forget().await.unwrap(), 1);
@@ -188,7 +188,7 @@ pub async fn a_limit_of_zero_finds_and_removes_nothing(store: Fresh) {
     let due = store.due_accumulators(later, 0).await;
     let all = BatchFilter::default();
     let found = store.find_batches(&all, 0).await.unwrap();
-    let forgotten = store.forget(Forgettable::Batches, later, 0).await.unwrap();
+    let forgotten = store.forget(ExpiringRecords::Batches, later, 0).await.unwrap();
 
     assert_eq!((newest.len(), due.len(), found.len(), forgotten), (0, 0, 0, 0));
     assert_eq!(store.find_batches(&all, 9).await.unwrap().len(), 2);

@@ -24,10 +24,14 @@ async fn next(notices: &mut Notices) -> ChangeNotice {
 async fn until(notices: &mut Notices, name: &str, of_people: bool) {
     loop {
         match next(notices).await {
-            ChangeNotice::People(keys) if of_people && keys.contains(&NoticeKey::of(name)) => {
+            ChangeNotice::Users(keys)
+                if of_people && keys.contains(&NoticeKey::from_name(name)) =>
+            {
                 return;
             }
-            ChangeNotice::Objects(keys) if !of_people && keys.contains(&NoticeKey::of(name)) => {
+            ChangeNotice::Objects(keys)
+                if !of_people && keys.contains(&NoticeKey::from_name(name)) =>
+            {
                 return;
             }
             _ => {}
@@ -50,7 +54,7 @@ pub async fn a_subscriber_receives_notices_of_pushes_marks_and_objects(store: Fr
     muting.mutes.mute(subject, None, None, noon());
     assert_eq!(store.put_users(&[muting]).await.unwrap(), [true]);
     until(&mut notices, "dee", true).await;
-    let object = Object::bare(ObjectKey::stored("Artwork:1"));
+    let object = Object::without_data(ObjectKey::stored("Artwork:1"));
     store.put_objects(&[object]).await.unwrap();
     until(&mut notices, "Artwork:1", false).await;
 }

@@ -3,8 +3,8 @@
 use chrono::Weekday;
 use chrono_tz::Tz;
 use tidings::domain::user::DigestPreference;
-use tidings::domain::{Cadence, DueChoices, User, UserId};
-use tidings::store::{PeopleFilter, UserField};
+use tidings::domain::{Cadence, DueUserFilter, User, UserId};
+use tidings::store::{UserField, UserFilter};
 
 use crate::support::*;
 
@@ -51,7 +51,7 @@ pub async fn users_are_found_by_their_choices_in_ascending_order(store: Fresh) {
         (Some(Tz::Asia__Tokyo), vec![None], vec![None], None),
     ];
     for (tz, cadences, weekdays, hour) in requests {
-        let choices = DueChoices { tz, cadences, weekdays, hour };
+        let choices = DueUserFilter { tz, cadences, weekdays, hour };
         let chose = |person: &&User| {
             let digest = &person.digest;
             person.tz == choices.tz
@@ -64,8 +64,8 @@ pub async fn users_are_found_by_their_choices_in_ascending_order(store: Fresh) {
 
         let (mut found, mut after) = (Vec::new(), None);
         while found.len() <= users.len() {
-            let chose = PeopleFilter::Chose(&choices);
-            let page = store.find_people(&chose, after.as_ref(), 3).await.unwrap();
+            let chose = UserFilter::Choices(&choices);
+            let page = store.find_users(&chose, after.as_ref(), 3).await.unwrap();
             assert!(page.len() <= 3);
             let Some(last) = page.last() else { break };
             after = Some(last.clone());
@@ -81,7 +81,7 @@ fn id_of(person: &User) -> UserId {
 }
 
 pub async fn a_user_is_found_by_their_current_choices(store: Fresh) {
-    let chose = |hour| DueChoices { tz: None, cadences: vec![None], weekdays: vec![None], hour };
+    let chose = |hour| DueUserFilter { tz: None, cadences: vec![None], weekdays: vec![None], hour };
     let ada = User::new(user("ada"));
     store.put_users(&[ada]).await.unwrap();
     let stored = store.users(&[user("ada")]).await.unwrap();
@@ -91,8 +91,8 @@ pub async fn a_user_is_found_by_their_current_choices(store: Fresh) {
 
     for (hour, found) in [(None, vec![]), (Some(7), vec![user("ada")])] {
         let (choices, all) = (chose(hour), 10);
-        let of = PeopleFilter::Chose(&choices);
-        assert_eq!(store.find_people(&of, None, all).await.unwrap(), found);
+        let of = UserFilter::Choices(&choices);
+        assert_eq!(store.find_users(&of, None, all).await.unwrap(), found);
     }
 }
 

@@ -3,9 +3,9 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use tidings::domain::DeliveryState;
-use tidings::domain::coordination::DIGEST_SCAN;
+use tidings::domain::coordination::DIGEST_SCAN_LEASE;
 use tidings::domain::delivery::Deferral;
-use tidings::domain::schedule::TICK;
+use tidings::domain::schedule::SCAN_INTERVAL;
 
 use super::batches::{opened, put};
 use crate::support::*;
@@ -21,7 +21,7 @@ fn ahead(by: TimeDelta) -> DateTime<Utc> {
 
 pub async fn a_lease_from_a_clock_ahead_is_free(store: Fresh) {
     for (name, valid, too_long) in
-        [("call:1", minutes(60), days(1)), (DIGEST_SCAN, TICK, minutes(60))]
+        [("call:1", minutes(60), days(1)), (DIGEST_SCAN_LEASE, SCAN_INTERVAL, minutes(60))]
     {
         let acquire = async |who: &str, until: DateTime<Utc>, now: DateTime<Utc>| {
             let store = store.second();

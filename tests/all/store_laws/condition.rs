@@ -3,8 +3,8 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use tidings::clock::{Clock, SystemClock};
 use tidings::domain::delivery::Settlement;
-use tidings::domain::{Delivery, DeliveryState, FanOutProgress};
-use tidings::store::{Engine, Outstanding, Pile, Topology};
+use tidings::domain::{Delivery, DeliveryState, FanoutProgress};
+use tidings::store::{Engine, OutstandingWork, Topology, WaitingItems};
 
 use super::batches::opened;
 use crate::support::*;
@@ -31,7 +31,7 @@ pub async fn a_new_store_has_every_index(store: Fresh) {
 
 pub async fn reading_the_server_clock_creates_no_records(store: Fresh) {
     let before = SystemClock.now() - TimeDelta::seconds(1);
-    let time = store.condition().await.unwrap().time;
+    let time = store.condition().await.unwrap().server_time;
     let after = SystemClock.now() + TimeDelta::seconds(1);
 
     assert!(time.is_none_or(|at| before < at && at < after), "{time:?}");
@@ -40,18 +40,18 @@ pub async fn reading_the_server_clock_creates_no_records(store: Fresh) {
 
 const MANY: u64 = 100;
 
-fn pile(count: u64, since: DateTime<Utc>) -> Pile {
-    Pile { count, since: Some(since) }
+fn pile(count: u64, since: DateTime<Utc>) -> WaitingItems {
+    WaitingItems { count, since: Some(since) }
 }
 
 pub async fn outstanding_work_is_counted_with_its_oldest_time(store: Fresh) {
     let now = noon() + minutes(60);
     let nothing = store.outstanding(now, MANY).await.unwrap();
-    assert_eq!(nothing, Outstanding::default());
+    assert_eq!(nothing, OutstandingWork::default());
     let fanouts = [fanout(1), fanout(2), fanout(3)];
     store.accept(&fanouts).await.unwrap();
     let claimed = store.claim_fanouts(&lease("w", now), noon(), 1.into()).await.unwrap();
-    let done = FanOutProgress { done: true, ..FanOutProgress::default() };
+    let done = FanoutProgress { done: true, ..FanoutProgress::default() };
     let first = claimed.fanouts[0].id;
     store.save_fanouts(&lease("w", now), &[(first, done)]).await.unwrap();
     let accumulators = [opened("ada", "k", 1, 5), opened("ben", "k", 3, 7)];
@@ -63,20 +63,20 @@ pub async fn outstanding_work_is_counted_with_its_oldest_time(store: Fresh) {
     let rows = [row("ada", 4), row("ben", 2), row("cem", 1), row("dee", 3)];
     store.open(&rows).await.unwrap();
     let ends = [
-        Settlement::of(&rows[2], DeliveryState::Sent, 1, None),
-        Settlement::of(&rows[3], DeliveryState::Unknown, 1, Some("why")),
+        Settlement::for_row(&rows[2], DeliveryState::Sent, 1, None),
+        Settlement::for_row(&rows[3], DeliveryState::Unknown, 1, Some("why")),
     ];
     store.settle("w", now, &ends).await;
 
     let found = store.outstanding(now, MANY).await.unwrap();
     let at_most = store.outstanding(now, 1).await.unwrap();
 
-    let expected = Outstanding {
+    let expected = OutstandingWork {
         fanouts: pile(2, fanouts[1].at),
         batches_open: 2,
-        batches_due: pile(2, accumulators[0].due().unwrap()),
+        batches_due: pile(2, accumulators[0].next_due().unwrap()),
         pending: pile(2, noon() + minutes(2)),
-        sending: Pile::default(),
+        sending: WaitingItems::default(),
         unknown: pile(1, noon() + minutes(3)),
     };
     assert_eq!(found, expected);

@@ -2,7 +2,7 @@
 //! write.
 
 use tidings::domain::{DigestMarker, Entry};
-use tidings::store::{Counted, DaySum, Error, Meeting, Summing};
+use tidings::store::{CountedRecords, DaySum, DaySumBuilder, Error, MergePolicy};
 
 use crate::support::*;
 
@@ -13,29 +13,29 @@ pub async fn days_are_listed_oldest_first_with_exact_counts(store: Fresh) {
     assert!(store.days().await.unwrap().is_empty());
     for (back, count) in [(0, 3), (40, 1), (7, 2)] {
         store
-            .push(today().back(back), LARGE_CAP, &push_to_all(&people(count), events(2, 1)))
+            .push(today().days_before(back), LARGE_CAP, &push_to_all(&people(count), events(2, 1)))
             .await
             .unwrap();
     }
 
     let days = store.days().await.unwrap();
 
-    assert_eq!(days, [today().back(40), today().back(7), today()]);
-    let mut counted: Vec<_> = days.into_iter().map(Counted::Stacks).collect();
-    counted.push(Counted::Stacks(today().back(1)));
+    assert_eq!(days, [today().days_before(40), today().days_before(7), today()]);
+    let mut counted: Vec<_> = days.into_iter().map(CountedRecords::Stacks).collect();
+    counted.push(CountedRecords::Stacks(today().days_before(1)));
     assert_eq!(store.count(&counted).await.unwrap(), [1, 2, 3, 0]);
 }
 
 pub async fn a_dropped_day_is_removed_and_can_be_written_again(store: Fresh) {
     let ada = user("ada");
-    for day in [today().back(1), today()] {
+    for day in [today().days_before(1), today()] {
         store.push(day, LARGE_CAP, &push_to(&ada, events(2, 1))).await.unwrap();
     }
 
     store.remove_day(today()).await;
 
     assert_eq!(store.entries_of(&ada, today()).await, []);
-    assert_eq!(store.entries_of(&ada, today().back(1)).await.len(), 2);
+    assert_eq!(store.entries_of(&ada, today().days_before(1)).await.len(), 2);
     assert_eq!(store.days().await.unwrap().len(), 1);
     assert!(store.exported(today()).await.is_empty());
     store.second().push(today(), LARGE_CAP, &push_to(&ada, events(1, 2))).await.unwrap();
@@ -48,7 +48,7 @@ pub async fn dropping_a_missing_day_keeps_other_days(store: Fresh) {
     store.remove_day(today()).await;
     store.push_list(&user("ada"), events(1, 1)).await;
 
-    store.remove_day(today().back(1)).await;
+    store.remove_day(today().days_before(1)).await;
 
     assert_eq!(store.days().await.unwrap().len(), 1);
 }
@@ -125,7 +125,7 @@ pub async fn restoring_a_different_document_is_a_conflict_without_changes(store:
     store.push_list(&ada, events(1, 2)).await;
     let now = store.exported(today()).await;
 
-    let error = store.restore_day(today(), &before, Meeting::Same).await.unwrap_err();
+    let error = store.restore_day(today(), &before, MergePolicy::MustBeEqual).await.unwrap_err();
 
     assert!(matches!(&error, Error::Conflict(what) if what.contains("ada")), "{error}");
     assert_eq!(store.exported(today()).await, now);
@@ -133,7 +133,8 @@ pub async fn restoring_a_different_document_is_a_conflict_without_changes(store:
 
 pub async fn an_invalid_document_is_rejected(store: Fresh) {
     for line in ["", "{", "[]", "5", r#"{"events":[]}"#] {
-        let refused = store.restore_day(today(), &[line.to_owned()], Meeting::Same).await;
+        let refused =
+            store.restore_day(today(), &[line.to_owned()], MergePolicy::MustBeEqual).await;
         assert!(refused.is_err(), "{line}");
     }
 
@@ -142,9 +143,9 @@ pub async fn an_invalid_document_is_rejected(store: Fresh) {
 
 /// Computes the sum of the day's documents.
 async fn sum(store: &Fresh) -> DaySum {
-    let mut summing = Summing::default();
+    let mut summing = DaySumBuilder::default();
     store.exported(today()).await.iter().for_each(|line| summing.add(line));
-    summing.end()
+    summing.finish()
 }
 
 pub async fn a_day_is_dropped_only_if_its_sum_matches(store: Fresh) {
@@ -216,7 +217,7 @@ pub async fn an_exported_stack_is_appended_once_and_pending_events_stay_pending(
     store.remove_day(today()).await;
 
     store.restore_stacks(today(), &first).await;
-    let append = Meeting::Append { is_expired: false };
+    let append = MergePolicy::Append { is_expired: false };
     // Ada's restored events are pending, so no marker may cover them.
     let refused = store.restore_day(today(), &second, append).await;
     let pending = store.entries_of(&ada, today()).await;
@@ -227,11 +228,11 @@ pub async fn an_exported_stack_is_appended_once_and_pending_events_stay_pending(
 
     assert!(matches!(refused, Err(Error::Pending { .. })), "{refused:?}");
     assert_eq!(pending, entries(events(2, 1)));
-    let marker = |by, n| Entry::Marker(DigestMarker { id: Some(id(by)), n: Some(n) });
+    let marker = |by, n| Entry::DigestMarker(DigestMarker { id: Some(id(by)), n: Some(n) });
     let (first, second_part) = (entries(events(2, 1)), entries(events(2, 2)));
     let all = [first, vec![marker(91, 2)], second_part, vec![marker(90, 4)]].concat();
     assert_eq!(store.entries_of(&ada, today()).await, all);
     assert_eq!(store.entries_of(&ben, today()).await, entries(events(2, 2)));
-    let refused = store.restore_day(today(), &second, Meeting::Same).await.unwrap_err();
+    let refused = store.restore_day(today(), &second, MergePolicy::MustBeEqual).await.unwrap_err();
     assert!(matches!(refused, Error::Conflict(..)), "{refused}");
 }

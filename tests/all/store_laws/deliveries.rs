@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use tidings::domain::delivery::Settlement;
-use tidings::domain::{Delivery, DeliveryId, DeliveryState, IdForm, Occasion, StackId};
-use tidings::store::Release;
+use tidings::domain::{Delivery, DeliveryId, DeliverySource, DeliveryState, IdForm, StackId};
+use tidings::store::LeasesToEnd;
 
 use crate::support::*;
 
@@ -69,10 +69,10 @@ pub(super) fn users(rows: &[Delivery]) -> Vec<&str> {
 pub async fn an_opened_delivery_is_read_back_with_every_field(store: Fresh) {
     let plain = delivery("ada", "2014-04-22", "one");
     let mut odd = Delivery {
-        occasion: Occasion::Batch(id(77), noon() + TimeDelta::milliseconds(5)),
+        source: DeliverySource::Batch(id(77), noon() + TimeDelta::milliseconds(5)),
         watermarks: vec![
             (StackId { day: today(), form: IdForm::ObjectId }, 0),
-            (StackId::of(today()), u32::MAX),
+            (StackId::for_day(today()), u32::MAX),
         ],
         lease: None,
         created: noon() + TimeDelta::milliseconds(3),
@@ -198,8 +198,8 @@ pub async fn a_released_delivery_can_be_claimed_at_once(store: Fresh) {
     store.open_row(delivery("eve", "2014-04-22", "two")).await;
     settle(&store, later(1), &ids[1], DeliveryState::Sent).await;
 
-    store.release(&Release::Deliveries("one")).await.unwrap();
-    store.release(&Release::Deliveries("nobody")).await.unwrap();
+    store.release(&LeasesToEnd::Deliveries("one")).await.unwrap();
+    store.release(&LeasesToEnd::Deliveries("nobody")).await.unwrap();
 
     let claimed = store.take("three", later(1), later(20), 10).await;
     assert_eq!(users(&claimed), ["ada", "bob"], "what others hold stays theirs");
@@ -219,9 +219,9 @@ pub async fn the_deliveries_of_a_user_are_returned_newest_first(store: Fresh) {
     let all = store.deliveries_of(&user("ada"), 10).await;
     let some = store.deliveries_of(&user("ada"), 2).await;
 
-    let period = |row: &Delivery| match &row.occasion {
-        Occasion::Digest(_, period) => period.clone(),
-        Occasion::Batch(..) => panic!("{row:?} is of a batch"),
+    let period = |row: &Delivery| match &row.source {
+        DeliverySource::Digest(_, period) => period.clone(),
+        DeliverySource::Batch(..) => panic!("{row:?} is of a batch"),
     };
     let periods: Vec<_> = all.iter().map(period).collect();
     assert_eq!(periods, ["2014-04-03", "2014-04-02", "2014-04-01"]);

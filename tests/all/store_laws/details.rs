@@ -40,7 +40,7 @@ pub async fn the_details_of_an_event_are_read_back_unchanged(store: Fresh) {
     let second = fanout(2).details;
     assert_eq!(details, [None, None, Some(full.clone()), second, Some(full)]);
     for (fanout, again) in all.into_iter().zip(again) {
-        assert_eq!(again, Acceptance::Known(Box::new(fanout)));
+        assert_eq!(again, Acceptance::Duplicate(Box::new(fanout)));
     }
     assert_eq!(nothing, []);
 }

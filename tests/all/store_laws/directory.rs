@@ -2,7 +2,7 @@
 
 use tidings::domain::audience::MAX_KM;
 use tidings::domain::{FollowKey, Point, User, UserId};
-use tidings::store::{FollowChange, PeopleFilter};
+use tidings::store::{FollowChange, UserFilter};
 
 use crate::support::*;
 
@@ -80,8 +80,8 @@ pub async fn all_users_with_a_record_are_returned_in_pages(store: Fresh) {
 
     let (mut found, mut after) = (Vec::new(), None);
     while found.len() <= all_users.len() {
-        let all = PeopleFilter::All;
-        let page = store.find_people(&all, after.as_ref(), 7).await.unwrap();
+        let all = UserFilter::All;
+        let page = store.find_users(&all, after.as_ref(), 7).await.unwrap();
         assert!(page.len() <= 7);
         let Some(last) = page.last() else { break };
         after = Some(last.clone());

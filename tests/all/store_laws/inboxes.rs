@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use tidings::domain::feed_marks::{EntrySet, StackMarks};
 use tidings::domain::{DaySet, Id, Inbox, User};
-use tidings::store::{Error, FeedParts, Forgettable, Meeting};
+use tidings::store::{Error, ExpiringRecords, FeedParts, MergePolicy};
 
 use crate::support::*;
 
@@ -56,7 +56,7 @@ pub async fn a_feed_equals_the_separate_reads_of_its_parts(store: Fresh) {
     let names = ["533998b1c9dc24c371000041", "ada", "$_id", "ben"];
     for (name, n) in names[..3].iter().zip(1..) {
         let person = user(name);
-        for day in [today().back(1), today()] {
+        for day in [today().days_before(1), today()] {
             let pushes = push_to(&person, events(2, n));
             store.push(day, 1_000, &pushes).await.unwrap();
         }
@@ -70,7 +70,7 @@ pub async fn a_feed_equals_the_separate_reads_of_its_parts(store: Fresh) {
     let bare = format!(r#"{{"_id":"ben","events":[{event}]}}"#);
     let beside = r#""users":{"_id":"ada"},"inboxes":{"_id":"ada"}"#;
     let foreign = format!(r#"{{"_id":"ben","events":[{event}],{beside}}}"#);
-    let restored_foreign = store.restore_day(today(), &[foreign], Meeting::Same).await;
+    let restored_foreign = store.restore_day(today(), &[foreign], MergePolicy::MustBeEqual).await;
     let refused = matches!(restored_foreign, Err(Error::Unsupported(_)));
     assert!(refused || restored_foreign.is_ok(), "{restored_foreign:?}");
     let others = if refused { vec![old, bare] } else { vec![old] };
@@ -84,19 +84,19 @@ pub async fn a_feed_equals_the_separate_reads_of_its_parts(store: Fresh) {
         let windows = store.windows(window(), each).await.unwrap();
         let users = store.users(each).await.unwrap();
         let parts = FeedParts {
-            person: windows[0].clone(),
+            stacks: windows[0].clone(),
             inbox: load_inbox(&store, name).await,
             user: users[0].clone(),
         };
         assert_eq!(feed, parts);
-        stacks.push(feed.person.stacks.len());
+        stacks.push(feed.stacks.stacks.len());
     }
     assert_eq!(stacks, [3, 2, 2, 1]);
 
-    let long_ago = DaySet::ending(today().back(365), 7);
+    let long_ago = DaySet::ending(today().days_before(365), 7);
     let feed = store.feeds(long_ago, &[user("ada")]).await.unwrap();
     let feed = &feed[0];
-    assert_eq!(feed.person.stacks, []);
+    assert_eq!(feed.stacks.stacks, []);
     assert_eq!(feed.inbox, load_inbox(&store, "ada").await);
 }
 
@@ -143,7 +143,7 @@ pub async fn concurrent_marks_in_an_inbox_are_all_stored(store: Fresh) {
 
     let inbox = load_inbox(&store, "ada").await.unwrap();
     let seen = &inbox.stacks[&"20140422".parse().unwrap()].seen;
-    assert!((0..12).all(|n| seen.has(n)), "{seen:?}");
+    assert!((0..12).all(|n| seen.contains(n)), "{seen:?}");
 }
 
 pub async fn inboxes_without_recent_changes_are_removed(store: Fresh) {
@@ -154,7 +154,7 @@ pub async fn inboxes_without_recent_changes_are_removed(store: Fresh) {
     }
 
     let before = noon() + minutes(2);
-    let forget = || store.forget(Forgettable::Inboxes, before, 1);
+    let forget = || store.forget(ExpiringRecords::Inboxes, before, 1);
     let forgotten = [forget().await.unwrap(), forget().await.unwrap(), forget().await.unwrap()];
 
     assert_eq!(forgotten, [1, 1, 0]);

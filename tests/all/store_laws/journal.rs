@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use chrono::{DateTime, Utc};
-use tidings::domain::{Audience, FanOutCounts, FanOutProgress, Fanout, FanoutState, Point};
-use tidings::store::{AtMost, Release};
+use tidings::domain::{Audience, Fanout, FanoutCounts, FanoutProgress, FanoutState, Point};
+use tidings::store::{ClaimLimit, LeasesToEnd};
 
 use crate::support::*;
 
@@ -24,7 +24,7 @@ pub(super) async fn claim(
     owner: &str,
     now: DateTime<Utc>,
     until: DateTime<Utc>,
-    most: impl Into<AtMost>,
+    most: impl Into<ClaimLimit>,
 ) -> Vec<Fanout> {
     let claimed = store.claim_fanouts(&lease(owner, until), now, most.into()).await;
     claimed.unwrap().fanouts
@@ -34,16 +34,16 @@ fn ids(fanouts: &[Fanout]) -> Vec<tidings::domain::Id> {
     fanouts.iter().map(|fanout| fanout.id).collect()
 }
 
-pub(super) fn progress(cursor: &str, people: u64, done: bool) -> FanOutProgress {
-    FanOutProgress {
+pub(super) fn progress(cursor: &str, people: u64, done: bool) -> FanoutProgress {
+    FanoutProgress {
         cursor: Some(user(cursor)),
-        counts: FanOutCounts { people, pushed: 2 * people, capped: 1 },
+        counts: FanoutCounts { people, pushed: 2 * people, capped: 1 },
         done,
     }
 }
 
 /// Saves the progress of the nth fan-out, as the owner `one`. Returns whether it was saved.
-async fn save(store: &Fresh, until: DateTime<Utc>, n: u32, progress: FanOutProgress) -> Vec<bool> {
+async fn save(store: &Fresh, until: DateTime<Utc>, n: u32, progress: FanoutProgress) -> Vec<bool> {
     let saved = store.save_fanouts(&lease("one", until), &[(id(n), progress)]).await;
     saved.unwrap()
 }
@@ -83,7 +83,7 @@ pub async fn small_fan_outs_are_claimed_together_up_to_a_large_one(store: Fresh)
     ];
     store.accept(&all).await.unwrap();
     let claim = async |any, small| {
-        let most = AtMost { any, small };
+        let most = ClaimLimit { any, small };
         ids(&claim(&store, "one", noon(), soon(), most).await)
     };
 
@@ -105,7 +105,7 @@ pub async fn very_many_small_fan_outs_are_claimed_together(store: Fresh) {
     let last = Fanout { audience: named, ..fanout(301) };
     store.accept(&[last, fanout(302)]).await.unwrap();
 
-    let most = AtMost { any: 1, small: 2_000 };
+    let most = ClaimLimit { any: 1, small: 2_000 };
     let claimed = claim(&store, "one", noon(), soon(), most).await;
 
     let expected: Vec<_> = (1..=300).map(id).collect();
@@ -118,7 +118,7 @@ pub async fn progress_without_a_cursor_keeps_the_saved_cursor(store: Fresh) {
     let page = [(id(1), progress("m", 3, false))];
     store.save_fanouts(&lease("one", soon()), &page).await.unwrap();
 
-    let last = FanOutProgress { cursor: None, ..progress("m", 5, true) };
+    let last = FanoutProgress { cursor: None, ..progress("m", 5, true) };
     save(&store, soon(), 1, last).await;
 
     let saved = store.fanout(id(1)).await.unwrap().unwrap();
@@ -199,7 +199,7 @@ pub async fn a_save_is_rejected_after_the_lease_is_lost(store: Fresh) {
     let saved = store.save_fanouts(&lease("one", noon() + minutes(9)), &work).await.unwrap();
 
     assert_eq!(saved, [false, false, false], "lost, never held, unknown");
-    assert_eq!(store.fanout(id(1)).await.unwrap().unwrap().progress, FanOutProgress::default());
+    assert_eq!(store.fanout(id(1)).await.unwrap().unwrap().progress, FanoutProgress::default());
     assert_eq!(store.backlog().await, Backlog { pending: 2, done: 0 });
 }
 
@@ -238,8 +238,8 @@ pub async fn a_released_fan_out_can_be_claimed_at_once(store: Fresh) {
     claim(&store, "one", noon(), soon(), 10).await;
     save(&store, soon(), 2, progress("m", 1, false)).await;
 
-    store.release(&Release::Fanouts("one")).await.unwrap();
-    store.release(&Release::Fanouts("nobody")).await.unwrap();
+    store.release(&LeasesToEnd::Fanouts("one")).await.unwrap();
+    store.release(&LeasesToEnd::Fanouts("nobody")).await.unwrap();
 
     assert_eq!(store.fanout(id(2)).await.unwrap().unwrap().lease, None);
     let claimed = claim(&store, "three", noon(), soon(), 10).await;
@@ -248,7 +248,7 @@ pub async fn a_released_fan_out_can_be_claimed_at_once(store: Fresh) {
 }
 
 pub async fn busy_days_are_those_with_pending_fan_outs(store: Fresh) {
-    let on = |n, back| Fanout { day: today().back(back), ..fanout(n) };
+    let on = |n, back| Fanout { day: today().days_before(back), ..fanout(n) };
     store.accept(&[on(1, 3), on(2, 0), on(3, 3), on(4, 5)]).await.unwrap();
     claim(&store, "one", noon(), soon(), 10).await;
     store
@@ -261,7 +261,7 @@ pub async fn busy_days_are_those_with_pending_fan_outs(store: Fresh) {
 
     let busy = store.pending(usize::MAX).await.unwrap().days;
 
-    assert_eq!(busy, [today().back(3), today()], "each once");
+    assert_eq!(busy, [today().days_before(3), today()], "each once");
 }
 
 pub async fn an_empty_journal_has_no_work(store: Fresh) {

@@ -2,7 +2,7 @@
 //! way than short lists.
 
 use tidings::domain::{BatchMarker, Entry};
-use tidings::store::{NewMarker, Pushed};
+use tidings::store::{NewMarker, PushOutcome};
 
 use crate::support::*;
 
@@ -26,8 +26,7 @@ pub async fn concurrent_repeats_of_long_lists_add_no_duplicates(store: Fresh) {
     for person in &users {
         let found = store.entries_of(person, today()).await;
         let of = |n| -> Vec<Entry> {
-            let is_of =
-                |entry: &&Entry| matches!(entry, Entry::Event(event) if event.i == Some(id(n)));
+            let is_of = |entry: &&Entry| matches!(entry, Entry::Event(event) if event.fanout_id == Some(id(n)));
             found.iter().filter(is_of).cloned().collect()
         };
         assert_eq!(found.len(), 70, "{person}");
@@ -44,7 +43,7 @@ pub async fn a_merged_long_list_adds_only_missing_entries(store: Fresh) {
     for _ in 0..2 {
         let pushes = push_to_all(&users, merged.clone());
         let pushed = store.push(today(), LARGE_CAP, &pushes).await.unwrap();
-        assert_eq!(pushed, Pushed::default());
+        assert_eq!(pushed, PushOutcome::default());
     }
 
     let other = [events(5, 9), merged.clone()].concat();
@@ -83,7 +82,7 @@ pub async fn a_mailed_marker_does_not_prevent_a_push_of_its_events(store: Fresh)
 
     for _ in 0..2 {
         let pushes = push_to(&ada, events(9, 2));
-        assert_eq!(store.push(today(), LARGE_CAP, &pushes).await.unwrap(), Pushed::default());
+        assert_eq!(store.push(today(), LARGE_CAP, &pushes).await.unwrap(), PushOutcome::default());
     }
 
     let found = store.entries_of(&ada, today()).await;

@@ -2,23 +2,23 @@
 //! that exist.
 
 use tidings::domain::{BatchMarker, DigestMarker, Entry, StackId};
-use tidings::store::{Counted, NewMarker};
+use tidings::store::{CountedRecords, NewMarker};
 
 use crate::support::*;
 
 const LARGE_CAP: usize = 1_000;
 
 fn marker(id: tidings::domain::Id, n: u32) -> Entry {
-    Entry::Marker(DigestMarker { id: Some(id), n: Some(n) })
+    Entry::DigestMarker(DigestMarker { id: Some(id), n: Some(n) })
 }
 
 pub async fn a_marker_is_appended_to_each_named_stack(store: Fresh) {
     let ada = user("ada");
-    let days = [today().back(2), today().back(1), today()];
+    let days = [today().days_before(2), today().days_before(1), today()];
     for day in days {
         store.push(day, LARGE_CAP, &push_to(&ada, events(2, 1))).await.unwrap();
     }
-    let watermarks = vec![(StackId::of(days[0]), 2), (StackId::of(days[2]), 1)];
+    let watermarks = vec![(StackId::for_day(days[0]), 2), (StackId::for_day(days[2]), 1)];
 
     store.write_markers(&[NewMarker::Flushed(ada.clone(), id(90), watermarks)]).await.unwrap();
 
@@ -91,7 +91,7 @@ pub async fn a_marker_creates_neither_a_stack_nor_a_day(store: Fresh) {
     let (ada, eve) = (user("ada"), user("eve"));
     store.push_list(&ada, events(1, 1)).await;
 
-    let absent = today().back(1);
+    let absent = today().days_before(1);
     store
         .write_markers(&[new_marker(&ada, absent, id(90), 1), new_marker(&eve, today(), id(91), 1)])
         .await
@@ -100,18 +100,18 @@ pub async fn a_marker_creates_neither_a_stack_nor_a_day(store: Fresh) {
     assert_eq!(store.entries_of(&eve, today()).await, []);
     assert_eq!(store.entries_of(&ada, absent).await, []);
     assert_eq!(store.days().await.unwrap(), [today()]);
-    let stacks = [Counted::Stacks(today())];
+    let stacks = [CountedRecords::Stacks(today())];
     assert_eq!(store.count(&stacks).await.unwrap(), [1]);
 }
 
 pub async fn a_marker_for_a_dropped_day_is_ignored(store: Fresh) {
     let ada = user("ada");
-    let gone = today().back(1);
+    let gone = today().days_before(1);
     store.push(gone, LARGE_CAP, &push_to(&ada, events(1, 1))).await.unwrap();
     store.push_list(&ada, events(1, 1)).await;
     store.remove_day(gone).await;
 
-    let watermarks = vec![(StackId::of(gone), 1), (StackId::of(today()), 1)];
+    let watermarks = vec![(StackId::for_day(gone), 1), (StackId::for_day(today()), 1)];
     store.write_markers(&[NewMarker::Flushed(ada.clone(), id(90), watermarks)]).await.unwrap();
 
     assert_eq!(store.entries_of(&ada, gone).await, []);
@@ -146,7 +146,7 @@ pub async fn concurrent_markers_and_pushes_are_all_stored(store: Fresh) {
     store.at_once(16, work).await;
 
     let found = store.entries_of(&ada, today()).await;
-    let markers = found.iter().filter(|entry| matches!(entry, Entry::Marker(_))).count();
+    let markers = found.iter().filter(|entry| matches!(entry, Entry::DigestMarker(_))).count();
     assert_eq!((found.len(), markers), (1 + 16, 8));
 }
 
@@ -195,8 +195,10 @@ pub async fn a_repeated_mailed_marker_is_stored_once_at_the_end(store: Fresh) {
         store.write_markers(&markers).await.unwrap();
     }
 
-    let expected =
-        [entries(events(2, 1)), vec![Entry::Mailed(of(90, &[1, 7])), Entry::Mailed(of(91, &[]))]];
+    let expected = [
+        entries(events(2, 1)),
+        vec![Entry::BatchMarker(of(90, &[1, 7])), Entry::BatchMarker(of(91, &[]))],
+    ];
     assert_eq!(store.entries_of(&ada, today()).await, expected.concat());
 }
 
@@ -204,7 +206,7 @@ pub async fn a_mailed_marker_creates_no_stack_and_covers_its_events(store: Fresh
     let ada = user("ada");
     let of_two = [events(2, 1), events(1, 2)].concat();
     store.push_list(&ada, of_two).await;
-    let day_before = NewMarker::Mailed(ada.clone(), today().back(1), of(90, &[1]));
+    let day_before = NewMarker::Mailed(ada.clone(), today().days_before(1), of(90, &[1]));
 
     store
         .write_markers(&[mailed("ada", 90, &[1]), mailed("ben", 91, &[1]), day_before])
@@ -221,14 +223,18 @@ pub async fn a_mailed_marker_creates_no_stack_and_covers_its_events(store: Fresh
 
 pub async fn equal_markers_are_stored_once_and_only_for_the_named_users(store: Fresh) {
     let users = people(200);
-    let days = [today().back(1), today()];
+    let days = [today().days_before(1), today()];
     for day in days {
         let pushes = push_to_all(&users, events(2, 1));
         store.push(day, LARGE_CAP, &pushes).await.unwrap();
     }
     let covered = |n: usize| (n < 160 && n.is_multiple_of(2)).then_some(1 + (n % 4 / 2) as u32);
     let of = |person: &tidings::domain::UserId, n| {
-        NewMarker::Flushed(person.clone(), id(90), days.map(|day| (StackId::of(day), n)).to_vec())
+        NewMarker::Flushed(
+            person.clone(),
+            id(90),
+            days.map(|day| (StackId::for_day(day), n)).to_vec(),
+        )
     };
     let known = users.iter().enumerate();
     let known = known.filter_map(|(n, person)| Some(of(person, covered(n)?)));

@@ -28,7 +28,7 @@ pub async fn very_large_data_is_read_back_as_the_same_text(store: Fresh) {
     let text = format!("[{}[]]", r#"{"":0},"#.repeat(140_000));
     let data: Json = serde_json::from_str(&text).unwrap();
     let key = ObjectKey::stored("Artwork:1");
-    let object = Object { data, ..Object::bare(key.clone()) };
+    let object = Object { data, ..Object::without_data(key.clone()) };
 
     store.put_objects(&[object]).await.unwrap();
 
@@ -43,9 +43,10 @@ pub async fn an_object_is_read_back_with_every_field(store: Fresh) {
         by: Some(String::new()),
         place: Some(Point::new(0.0, 0.0).unwrap()),
         data: json!({}).into(),
-        ..Object::bare(ObjectKey::stored("0"))
+        ..Object::without_data(ObjectKey::stored("0"))
     };
-    let objects = [full("Artwork:N01506"), falsy, Object::bare(ObjectKey::stored("Show:1"))];
+    let objects =
+        [full("Artwork:N01506"), falsy, Object::without_data(ObjectKey::stored("Show:1"))];
 
     store.put_objects(&objects).await.unwrap();
 
@@ -68,7 +69,7 @@ pub async fn data_of_any_json_type_is_read_back(store: Fresh) {
         .zip(shapes)
         .map(|(n, data)| Object {
             data: data.into(),
-            ..Object::bare(ObjectKey::stored(format!("Artwork:{n}")))
+            ..Object::without_data(ObjectKey::stored(format!("Artwork:{n}")))
         })
         .collect();
 
@@ -88,7 +89,7 @@ pub async fn numbers_are_read_back_exactly(store: Fresh) {
         .map(|(n, number)| Object {
             place: Some(Point::new(number % 180.0, number % 90.0).unwrap()),
             data: json!([number, {"deep": number}]).into(),
-            ..Object::bare(ObjectKey::stored(format!("Artwork:{n}")))
+            ..Object::without_data(ObjectKey::stored(format!("Artwork:{n}")))
         })
         .collect();
 
@@ -125,8 +126,9 @@ pub async fn objects_are_returned_in_the_order_of_the_request(store: Fresh) {
 }
 
 pub async fn many_objects_are_written_and_read_in_one_call(store: Fresh) {
-    let objects: Vec<_> =
-        (0..2_500).map(|n| Object::bare(ObjectKey::stored(format!("Artwork:{n:05}")))).collect();
+    let objects: Vec<_> = (0..2_500)
+        .map(|n| Object::without_data(ObjectKey::stored(format!("Artwork:{n:05}"))))
+        .collect();
 
     store.put_objects(&objects).await.unwrap();
 

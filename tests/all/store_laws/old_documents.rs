@@ -22,7 +22,7 @@ fn old_form(day: tidings::domain::Day) -> StackId {
 
 /// An event `{t, o}` from before events had the id of their fan-out.
 fn old_event(object: &str) -> Event {
-    Event { t: kind("ArtworkPublished"), o: ObjectId::stored(object), i: None }
+    Event { kind: kind("ArtworkPublished"), object: ObjectId::stored(object), fanout_id: None }
 }
 
 /// A document with these entries. The id and the entries are Extended JSON.
@@ -56,7 +56,7 @@ pub async fn a_bare_marker_covers_all_events_before_it(store: Fresh) {
 
     assert_eq!(
         person.stacks[0].entries[1],
-        Entry::Marker(DigestMarker { id: Some(hex()), n: None })
+        Entry::DigestMarker(DigestMarker { id: Some(hex()), n: None })
     );
     let pending: Vec<_> = person.pending().iter().map(|p| p.event.clone()).collect();
     assert_eq!(pending, [old_event("b")]);
@@ -73,7 +73,8 @@ pub async fn a_marker_count_of_any_number_type_is_read(store: Fresh) {
 
     let found = store.entries_of(&user("ada"), today()).await;
 
-    let expected = [2, 3, 4].map(|n| Entry::Marker(DigestMarker { id: Some(hex()), n: Some(n) }));
+    let expected =
+        [2, 3, 4].map(|n| Entry::DigestMarker(DigestMarker { id: Some(hex()), n: Some(n) }));
     assert_eq!(found, expected);
 }
 
@@ -89,7 +90,7 @@ pub async fn a_marker_without_an_object_id_is_read_as_a_marker(store: Fresh) {
     let found = store.entries_of(&user("ada"), today()).await;
 
     let expected =
-        [None, Some(0), None, Some(2)].map(|n| Entry::Marker(DigestMarker { id: None, n }));
+        [None, Some(0), None, Some(2)].map(|n| Entry::DigestMarker(DigestMarker { id: None, n }));
     assert_eq!(found, expected);
 }
 
@@ -118,13 +119,16 @@ pub async fn both_documents_of_a_user_are_returned_together(store: Fresh) {
     put(&store, &format!(r#"{{"$oid":"{HEX}"}}"#), &[r#"{"t":"ArtworkPublished","o":"a"}"#]).await;
     let person = user(HEX);
     store.push_list(&person, events(1, 1)).await;
-    store.push(today().back(1), LARGE_CAP, &push_to(&person, events(1, 1))).await.unwrap();
+    store.push(today().days_before(1), LARGE_CAP, &push_to(&person, events(1, 1))).await.unwrap();
 
     let scanned = store.everybody(None, 10).await;
 
     let forms: Vec<_> = scanned[0].stacks.iter().map(|stack| stack.id).collect();
     assert_eq!(scanned.len(), 1);
-    assert_eq!(forms, [StackId::of(today().back(1)), old_form(today()), StackId::of(today())]);
+    assert_eq!(
+        forms,
+        [StackId::for_day(today().days_before(1)), old_form(today()), StackId::for_day(today())]
+    );
     let requested = [person];
     assert_eq!(store.windows(window(), &requested).await.unwrap(), scanned);
 }
@@ -161,7 +165,10 @@ pub async fn a_marker_is_written_to_the_named_document_form(store: Fresh) {
     }
 
     let found = store.stacks_of(&person).await;
-    assert_eq!(found[0].entries[1], Entry::Marker(DigestMarker { id: Some(id(90)), n: Some(1) }));
+    assert_eq!(
+        found[0].entries[1],
+        Entry::DigestMarker(DigestMarker { id: Some(id(90)), n: Some(1) })
+    );
     assert_eq!((found[0].entries.len(), found[1].entries.len()), (2, 2));
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, TimeDelta, Weekday};
 use tidings::domain::mutes_and_quiet_hours::Title;
 use tidings::domain::user::{DigestPreference, Revision, TypePreference};
-use tidings::domain::user_id_reuse::Start;
+use tidings::domain::user_id_reuse::RecordStart;
 use tidings::domain::{Address, Cadence, Mute, Mutes, Point, Route, Subject, User, UserId};
 
 use crate::support::*;
@@ -56,7 +56,7 @@ pub(super) fn full(id: &str) -> User {
 }
 
 pub async fn a_damaged_field_keeps_the_start_of_a_user_record(store: Fresh) {
-    let start = Start::new(noon(), id(1), None);
+    let start = RecordStart::new(noon(), id(1), None);
     let ada = User { start: Some(start), ..full("ada") };
     store.put_users(&[ada]).await.unwrap();
     let field = match poison::database(&store).await {

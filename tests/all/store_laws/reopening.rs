@@ -3,7 +3,7 @@
 
 use tidings::domain::delivery::{Corrected, Correction, Deferral, Reopening, Settlement};
 use tidings::domain::{DeliveryId, DeliveryState, Feedback, ReportKind, StackId};
-use tidings::store::{DeliveryFilter, Release, Span};
+use tidings::store::{DeliveryFilter, LeasesToEnd, TimeRange};
 
 use super::deliveries::{later, open, row, sending, settle, settlement, users};
 use super::settling::{deferral, unknown};
@@ -40,7 +40,7 @@ async fn failed(store: &Fresh, person: &str) -> DeliveryId {
 }
 
 fn reopening(id: &DeliveryId) -> Reopening {
-    Reopening::of(id.clone())
+    Reopening::new(id.clone())
 }
 
 pub async fn deferred_deliveries_can_be_released_unless_they_are_sending(store: Fresh) {
@@ -52,7 +52,7 @@ pub async fn deferred_deliveries_can_be_released_unless_they_are_sending(store: 
     ];
     assert_eq!(store.defer("one", &requested).await, [true, true]);
 
-    store.second().release(&Release::Deferred(later(1))).await.unwrap();
+    store.second().release(&LeasesToEnd::Deferred(later(1))).await.unwrap();
 
     let free = store.take("two", later(2), later(9), 9).await;
     let free: Vec<&DeliveryId> = free.iter().map(|row| &row.id).collect();
@@ -61,7 +61,7 @@ pub async fn deferred_deliveries_can_be_released_unless_they_are_sending(store: 
 
 pub async fn a_failed_delivery_is_reopened_as_a_new_one(store: Fresh) {
     let (ada, bob) = (failed(&store, "ada").await, failed(&store, "bob").await);
-    let watermarks = vec![(StackId::of(today()), 9)];
+    let watermarks = vec![(StackId::for_day(today()), 9)];
     let held = Reopening {
         watermarks: Some(watermarks.clone()),
         lease: Some(lease("two", later(30))),
@@ -188,7 +188,7 @@ pub async fn deliveries_in_a_state_are_found_by_creation_time(store: Fresh) {
         store.close(&[row.id]).await.unwrap();
     }
 
-    let since = DeliveryFilter::State(DeliveryState::Failed, Span::since(later(1)), None);
+    let since = DeliveryFilter::State(DeliveryState::Failed, TimeRange::since(later(1)), None);
     let found = store.find_deliveries(&since, 10).await.unwrap();
 
     let found: Vec<_> = found.into_iter().map(|row| row.user).collect();
@@ -215,7 +215,7 @@ pub async fn deliveries_in_a_state_are_found_by_span_and_feedback(store: Fresh) 
     store.note_feedback(&news).await.unwrap();
     let found = async |since: Option<i64>, until: Option<i64>, kind| {
         let (since, until) = (since.map(later), until.map(later));
-        let within = DeliveryFilter::State(DeliveryState::Sent, Span { since, until }, kind);
+        let within = DeliveryFilter::State(DeliveryState::Sent, TimeRange { since, until }, kind);
         let rows = store.find_deliveries(&within, 10).await.unwrap();
         let names = rows.into_iter().map(|row| row.user.to_string());
         names.collect::<Vec<_>>().join(" ")

@@ -10,8 +10,8 @@ use chrono::{DateTime, Utc};
 use futures::FutureExt;
 use tidings::domain::delivery::Settlement;
 use tidings::domain::{
-    Address, Audience, Day, Delivery, DeliveryId, DeliveryState, DigestMarker, Entry,
-    FanOutProgress, Fanout, Feedback, FollowKey, Reason, ReportKind, StackId, Suppression, Tag,
+    Address, Audience, Day, Delivery, DeliveryId, DeliveryState, DigestMarker, Entry, Fanout,
+    FanoutProgress, Feedback, FollowKey, ReportKind, StackId, Suppression, SuppressionReason, Tag,
     User, UserId,
 };
 use tidings::store::{DeliveryFilter, NewMarker, Result, Store};
@@ -31,7 +31,7 @@ impl Scenario {
         let people = ["ada", "bob"].map(|name| user(&format!("{name}{n}"))).to_vec();
         let follow = key(&format!("artist:{n}"));
         let audience = Audience::followers_of([follow.clone()]).unwrap();
-        let fanout = Fanout { audience, day: today().back(n), ..fanout(n) };
+        let fanout = Fanout { audience, day: today().days_before(n), ..fanout(n) };
         Self { follow, people, fanout }
     }
 
@@ -101,7 +101,7 @@ impl Scenario {
                 ids.zip(news.map(|news| Feedback { news, at: noon() })).collect();
             store.note_feedback(&feedback).await?;
             let [first, second] = self.addresses();
-            let hard = Suppression::new(&first, Reason::HardBounce, noon(), "esp");
+            let hard = Suppression::new(&first, SuppressionReason::HardBounce, noon(), "esp");
             store.suppress(&[hard]).await;
             let off = &self.deliveries()[1];
             let count = store.soft_bounce(&second, off, noon(), noon()).await;
@@ -127,19 +127,19 @@ impl Scenario {
         let mut progress = fanout.progress.clone();
         // A page holds one user, so that failures also occur between pages.
         while let [next] = &store.followers(&self.follow, progress.cursor.as_ref(), 1).await[..] {
-            store.push(fanout.day, 10, &push_to(next, fanout.events().collect())).await?;
+            store.push(fanout.day, 10, &push_to(next, fanout.entries_per_user().collect())).await?;
             progress.counts.people += 1;
             progress.cursor = Some(next.clone());
             store.save_fanouts(&lease(owner, until), &[(fanout.id, progress.clone())]).await?;
         }
-        let done = FanOutProgress { done: true, ..progress };
+        let done = FanoutProgress { done: true, ..progress };
         store.save_fanouts(&lease(owner, until), &[(fanout.id, done)]).await?;
         Ok(())
     }
 
     fn delivery(&self, person: &UserId, owner: &str, until: DateTime<Utc>) -> Delivery {
         Delivery {
-            watermarks: vec![(StackId::of(self.day()), 1)],
+            watermarks: vec![(StackId::for_day(self.day()), 1)],
             lease: Some(lease(owner, until)),
             ..delivery(person.as_str(), "2014-04-22", owner)
         }
@@ -148,8 +148,8 @@ impl Scenario {
     /// Asserts that each user has one event and one marker, that the fan-out is done, and that the
     /// deliveries are sent and closed.
     async fn check(&self, store: &Fresh, at: &str) {
-        let event = Entry::Event(self.fanout.events().next().unwrap());
-        let marker = Entry::Marker(DigestMarker { id: Some(id(900)), n: Some(1) });
+        let event = Entry::Event(self.fanout.entries_per_user().next().unwrap());
+        let marker = Entry::DigestMarker(DigestMarker { id: Some(id(900)), n: Some(1) });
         for person in &self.people {
             let found = store.entries_of(person, self.day()).await;
             assert_eq!(found, [event.clone(), marker.clone()], "{at}: {person}");
@@ -164,7 +164,7 @@ impl Scenario {
         let suppressed = store.suppressed(&self.addresses()).await;
         let reasons = suppressed.into_iter().map(|one| Some(one?.reason));
         let reasons: Vec<_> = reasons.collect();
-        assert_eq!(reasons, [Some(Reason::HardBounce), None], "{at}");
+        assert_eq!(reasons, [Some(SuppressionReason::HardBounce), None], "{at}");
     }
 }
 

@@ -3,18 +3,18 @@
 use chrono::TimeDelta;
 use futures::StreamExt;
 use tidings::domain::{
-    Audience, ChangeNotice, Event, FanOutProgress, Fanout, Id, ObjectId, Retraction,
+    Audience, ChangeNotice, Event, Fanout, FanoutProgress, Id, ObjectId, Retraction,
 };
-use tidings::store::Forgettable;
+use tidings::store::ExpiringRecords;
 
 use crate::support::{Fresh, fanout, id, kind, lease, minutes, noon, user};
 
 fn event(t: &str, o: &str) -> Event {
-    Event { t: kind(t), o: ObjectId::stored(o), i: None }
+    Event { kind: kind(t), object: ObjectId::stored(o), fanout_id: None }
 }
 
 fn retraction(t: &str, o: &str, at: Id) -> Retraction {
-    let Event { t, o, .. } = event(t, o);
+    let Event { kind: t, object: o, .. } = event(t, o);
     Retraction { t, o, at }
 }
 
@@ -99,7 +99,7 @@ pub async fn old_retractions_are_removed_in_small_steps(store: Fresh) {
     store.retract(&all, &no_objects()).await.unwrap();
 
     let before = noon() + minutes(2);
-    let forget = || store.forget(Forgettable::Retractions, before, 1);
+    let forget = || store.forget(ExpiringRecords::Retractions, before, 1);
     let forgotten = [forget().await.unwrap(), forget().await.unwrap(), forget().await.unwrap()];
 
     assert_eq!(forgotten, [1, 1, 0]);
@@ -119,13 +119,13 @@ pub async fn old_events_are_removed_once_their_fan_out_is_done(store: Fresh) {
     let held = lease("w1", noon() + minutes(5));
     let claimed = store.claim_fanouts(&held, noon(), 10.into());
     assert_eq!(claimed.await.unwrap().fanouts.len(), 2);
-    let progress = FanOutProgress { done: true, ..FanOutProgress::default() };
+    let progress = FanoutProgress { done: true, ..FanoutProgress::default() };
     let saved = done.each_ref().map(|one| (one.id, progress.clone()));
     store.save_fanouts(&held, &saved).await.unwrap();
     store.accept(&[pending.clone(), later.clone()]).await.unwrap();
 
     let before = noon() - TimeDelta::days(60);
-    let forget = || store.forget(Forgettable::Events, before, 1);
+    let forget = || store.forget(ExpiringRecords::Events, before, 1);
     let forgotten = [forget().await.unwrap(), forget().await.unwrap(), forget().await.unwrap()];
 
     assert_eq!(forgotten, [1, 1, 0]);

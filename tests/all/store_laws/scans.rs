@@ -27,14 +27,18 @@ async fn push_by_bits(store: &Fresh, people: &[UserId]) {
         let who: Vec<_> =
             (0..people.len()).filter(|n| earlier(*n)).map(|n| people[n].clone()).collect();
         store
-            .push(today().back(back), LARGE_CAP, &push_to_all(&who, events(2, back)))
+            .push(today().days_before(back), LARGE_CAP, &push_to_all(&who, events(2, back)))
             .await
             .unwrap();
     }
 }
 
 fn days_of(n: usize) -> Vec<Day> {
-    (0..8).rev().filter(|back| (n + 1) & (1 << back) != 0).map(|back| today().back(back)).collect()
+    (0..8)
+        .rev()
+        .filter(|back| (n + 1) & (1 << back) != 0)
+        .map(|back| today().days_before(back))
+        .collect()
 }
 
 pub async fn a_scan_returns_each_user_once_in_ascending_order(store: Fresh) {
@@ -66,10 +70,10 @@ pub async fn a_scan_returns_all_days_of_a_user_in_order(store: Fresh) {
 
     for (n, person) in found.iter().enumerate() {
         let days: Vec<_> = person.stacks.iter().map(|stack| stack.id).collect();
-        let expected: Vec<_> = days_of(n).into_iter().map(StackId::of).collect();
+        let expected: Vec<_> = days_of(n).into_iter().map(StackId::for_day).collect();
         assert_eq!(days, expected, "{}", person.user);
         for stack in &person.stacks {
-            let back = (0..8).find(|back| today().back(*back) == stack.id.day).unwrap();
+            let back = (0..8).find(|back| today().days_before(*back) == stack.id.day).unwrap();
             assert_eq!(stack.entries, entries(events(2, back)));
         }
     }
@@ -91,16 +95,16 @@ pub async fn a_scan_continues_after_any_user(store: Fresh) {
 pub async fn a_scan_excludes_days_outside_the_window(store: Fresh) {
     let (ada, bob) = (user("ada"), user("bob"));
     let tomorrow = Day::of(today().start() + TimeDelta::days(1));
-    for day in [today().back(8), today().back(7), today(), tomorrow] {
+    for day in [today().days_before(8), today().days_before(7), today(), tomorrow] {
         store.push(day, LARGE_CAP, &push_to(&ada, events(1, 1))).await.unwrap();
     }
-    store.push(today().back(8), LARGE_CAP, &push_to(&bob, events(1, 1))).await.unwrap();
+    store.push(today().days_before(8), LARGE_CAP, &push_to(&bob, events(1, 1))).await.unwrap();
 
     let found = store.everybody(None, 10).await;
 
     assert_eq!(found.len(), 1);
     let days: Vec<_> = found[0].stacks.iter().map(|stack| stack.id.day).collect();
-    assert_eq!(days, [today().back(7), today()]);
+    assert_eq!(days, [today().days_before(7), today()]);
 }
 
 pub async fn a_scan_of_an_empty_window_is_empty(store: Fresh) {
@@ -159,7 +163,7 @@ pub async fn windows_of_many_users_are_read_in_one_call(store: Fresh) {
     let known = people(2_500);
     store.push_list_to_all(&known, events(1, 1)).await;
     store
-        .push(today().back(3), LARGE_CAP, &push_to_all(&known[1_000..], events(1, 2)))
+        .push(today().days_before(3), LARGE_CAP, &push_to_all(&known[1_000..], events(1, 2)))
         .await
         .unwrap();
 

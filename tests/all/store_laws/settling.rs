@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use tidings::domain::delivery::{Corrected, Deferral, OperatorDecision, Settlement};
 use tidings::domain::{DeliveryId, DeliveryState};
-use tidings::store::{Forgettable, Release};
+use tidings::store::{ExpiringRecords, LeasesToEnd};
 
 use super::deliveries::{later, open, row, sending, settle, settlement, users};
 
@@ -129,7 +129,7 @@ pub async fn a_deferred_delivery_is_not_claimed_early_and_keeps_its_reason(store
     assert_eq!(bob.state, DeliveryState::Sending);
     assert_eq!(bob.attempts.not_before, Some(later(17)));
     assert!(bob.attempts.call.is_some());
-    store.release(&Release::Deliveries("one")).await.unwrap();
+    store.release(&LeasesToEnd::Deliveries("one")).await.unwrap();
     assert_eq!(sending(&store, "one", later(20), &ids[..1]).await, [false]);
     let early = store.take("two", later(14), later(30), 10).await;
     let due = store.take("two", later(16), later(30), 10).await;
@@ -376,7 +376,7 @@ pub async fn old_closed_deliveries_are_removed_except_unknown_ones(store: Fresh)
         rows.iter().map(Option::is_some).collect::<Vec<_>>()
     };
 
-    let forget = |before, limit| store.forget(Forgettable::Deliveries, before, limit);
+    let forget = |before, limit| store.forget(ExpiringRecords::Deliveries, before, limit);
     assert_eq!(forget(later(1), 10).await.unwrap(), 0);
     assert_eq!(forget(later(60), 1).await.unwrap(), 1);
     assert_eq!(remaining().await, [false, true, true, true, true, true]);

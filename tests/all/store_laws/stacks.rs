@@ -1,15 +1,15 @@
 //! Contract tests of `Stacks::push`: it is durable, idempotent, capped and ordered.
 
 use tidings::domain::{Entry, EventType, ObjectId};
-use tidings::store::{Pushed, Pushes};
+use tidings::store::{PushOutcome, PushRequest};
 
 use crate::support::*;
 
 /// A cap that these tests do not reach.
 const LARGE_CAP: usize = 1_000;
 
-fn nothing_capped() -> Pushed {
-    Pushed::default()
+fn nothing_capped() -> PushOutcome {
+    PushOutcome::default()
 }
 
 pub async fn entries_keep_the_order_in_which_they_were_pushed(store: Fresh) {
@@ -26,7 +26,7 @@ pub async fn entries_keep_the_order_in_which_they_were_pushed(store: Fresh) {
 }
 
 pub async fn an_empty_push_succeeds(store: Fresh) {
-    let pushed = store.push(today(), LARGE_CAP, &Pushes::default()).await.unwrap();
+    let pushed = store.push(today(), LARGE_CAP, &PushRequest::default()).await.unwrap();
     assert_eq!(pushed, nothing_capped());
 
     store.push_list(&user("ada"), Vec::new()).await;
@@ -37,13 +37,16 @@ pub async fn an_empty_push_succeeds(store: Fresh) {
 pub async fn each_day_has_its_own_stack(store: Fresh) {
     let ada = user("ada");
 
-    store.push(today().back(1), LARGE_CAP, &push_to(&ada, vec![event("a", 1)])).await.unwrap();
+    store
+        .push(today().days_before(1), LARGE_CAP, &push_to(&ada, vec![event("a", 1)]))
+        .await
+        .unwrap();
     store.push_list(&ada, vec![event("a", 1)]).await;
 
-    for day in [today().back(1), today()] {
+    for day in [today().days_before(1), today()] {
         assert_eq!(store.entries_of(&ada, day).await, entries([event("a", 1)]));
     }
-    assert_eq!(store.entries_of(&ada, today().back(2)).await, []);
+    assert_eq!(store.entries_of(&ada, today().days_before(2)).await, []);
 }
 
 pub async fn a_repeated_push_adds_nothing(store: Fresh) {
@@ -90,7 +93,7 @@ pub async fn two_fan_outs_about_one_object_are_both_stored(store: Fresh) {
 pub async fn one_fan_out_with_two_types_for_an_object_is_stored_twice(store: Fresh) {
     let ada = user("ada");
     let (published, mut sold) = (event("a", 1), event("a", 1));
-    sold.t = kind("ArtworkSold");
+    sold.kind = kind("ArtworkSold");
 
     for _ in 0..2 {
         let list = vec![published.clone(), sold.clone()];
@@ -112,8 +115,8 @@ pub async fn concurrent_first_pushes_of_a_day_lose_no_event(store: Fresh) {
     assert!(pushed.iter().all(|pushed| *pushed == nothing_capped()));
     let mut found = store.entries_of(&user("ada"), today()).await;
     found.sort_by_key(|entry| match entry {
-        Entry::Event(event) => event.i,
-        Entry::Marker(_) | Entry::Mailed(_) | Entry::Other => None,
+        Entry::Event(event) => event.fanout_id,
+        Entry::DigestMarker(_) | Entry::BatchMarker(_) | Entry::Other => None,
     });
     assert_eq!(found, entries((0..writers).map(|n| event("a", n))));
 }
@@ -132,9 +135,9 @@ pub async fn concurrent_repeats_of_a_push_add_no_duplicates(store: Fresh) {
 
 pub async fn a_push_stores_the_list_of_each_of_many_users(store: Fresh) {
     let users = people(2_500);
-    let pushes = Pushes {
+    let pushes = PushRequest {
         lists: vec![events(1, 1), events(2, 2), events(3, 3)],
-        people: users.iter().cloned().enumerate().map(|(n, who)| (who, n % 3)).collect(),
+        users: users.iter().cloned().enumerate().map(|(n, who)| (who, n % 3)).collect(),
     };
 
     for _ in 0..2 {
@@ -255,9 +258,9 @@ pub async fn unusual_type_and_object_names_are_stored_unchanged(store: Fresh) {
     let odd =
         ["0", "false", "null", "$ne", "$where", "a.b", "a\"b\\c", "ü€𝄞", "{\"$oid\":1}", "a\nb"];
     let named = odd.map(|name| tidings::domain::Event {
-        t: EventType::stored(name),
-        o: ObjectId::stored(name),
-        i: Some(id(1)),
+        kind: EventType::stored(name),
+        object: ObjectId::stored(name),
+        fanout_id: Some(id(1)),
     });
 
     for _ in 0..2 {

@@ -2,8 +2,8 @@
 //! reason wins, and spelling does not matter.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use tidings::domain::{Address, DeliveryId, Reason, Suppression};
-use tidings::store::Counted;
+use tidings::domain::{Address, DeliveryId, Suppression, SuppressionReason};
+use tidings::store::CountedRecords;
 
 use crate::support::*;
 
@@ -11,7 +11,7 @@ fn address(text: &str) -> Address {
     Address::new(text).unwrap()
 }
 
-fn news(text: &str, reason: Reason, minute: i64) -> Suppression {
+fn news(text: &str, reason: SuppressionReason, minute: i64) -> Suppression {
     Suppression::new(&address(text), reason, at(minute), "esp")
 }
 
@@ -57,14 +57,14 @@ fn orders<T: Clone>(of: &[T]) -> Vec<Vec<T>> {
 }
 
 pub async fn a_suppression_is_read_back_with_every_field(store: Fresh) {
-    let plain = news("ada@example.org", Reason::Manual, 0);
+    let plain = news("ada@example.org", SuppressionReason::Manual, 0);
     let full = Suppression::new(
         &address("Ben@Example.org"),
-        Reason::HardBounce,
+        SuppressionReason::HardBounce,
         noon() + TimeDelta::milliseconds(7),
         "mailgun",
     )
-    .detailed(Some("550 5.1.1"));
+    .with_detail(Some("550 5.1.1"));
 
     store.suppress(&[plain.clone(), full.clone()]).await;
     store.suppress(&[]).await;
@@ -75,7 +75,7 @@ pub async fn a_suppression_is_read_back_with_every_field(store: Fresh) {
 }
 
 pub async fn an_address_is_suppressed_in_every_spelling(store: Fresh) {
-    store.suppress(&[news("Ada.L@Example.ORG", Reason::Complaint, 0)]).await;
+    store.suppress(&[news("Ada.L@Example.ORG", SuppressionReason::Complaint, 0)]).await;
 
     for spelling in ["ada.l@example.org", "ADA.L@EXAMPLE.ORG", "Ada.L@Example.ORG"] {
         assert!(load_suppression(&store, spelling).await.is_some(), "{spelling}");
@@ -87,10 +87,10 @@ pub async fn an_address_is_suppressed_in_every_spelling(store: Fresh) {
 
 pub async fn the_most_serious_reason_wins_in_any_order(store: Fresh) {
     let all = [
-        news("x@a.org", Reason::Complaint, 9),
-        news("x@a.org", Reason::HardBounce, 1),
-        news("x@a.org", Reason::Complaint, 8),
-        news("x@a.org", Reason::SoftBounces, 0),
+        news("x@a.org", SuppressionReason::Complaint, 9),
+        news("x@a.org", SuppressionReason::HardBounce, 1),
+        news("x@a.org", SuppressionReason::Complaint, 8),
+        news("x@a.org", SuppressionReason::SoftBounces, 0),
     ];
 
     for order in orders(&all) {
@@ -98,7 +98,7 @@ pub async fn the_most_serious_reason_wins_in_any_order(store: Fresh) {
             store.suppress(std::slice::from_ref(one)).await;
         }
         let stored = load_suppression(&store, "x@a.org").await.unwrap();
-        assert_eq!((stored.reason, stored.at), (Reason::Complaint, at(8)));
+        assert_eq!((stored.reason, stored.at), (SuppressionReason::Complaint, at(8)));
         forget(&store, "x@a.org").await;
     }
 }
@@ -106,10 +106,10 @@ pub async fn the_most_serious_reason_wins_in_any_order(store: Fresh) {
 pub async fn the_most_serious_of_concurrent_reasons_wins(store: Fresh) {
     for round in 0..8 {
         let name = format!("r{round}@a.org");
-        let most_serious = news(&name, Reason::Complaint, 0);
+        let most_serious = news(&name, SuppressionReason::Complaint, 0);
         store
             .at_once(16, move |store, n| {
-                let reason = Reason::ALL[n as usize % Reason::ALL.len()];
+                let reason = SuppressionReason::ALL[n as usize % SuppressionReason::ALL.len()];
                 let one = news(&format!("r{round}@a.org"), reason, i64::from(n / 5));
                 async move { store.suppress(&[one]).await }
             })
@@ -122,8 +122,10 @@ pub async fn the_most_serious_of_concurrent_reasons_wins(store: Fresh) {
 }
 
 pub async fn the_more_serious_reason_in_one_call_wins(store: Fresh) {
-    let (light, serious) =
-        (news("x@a.org", Reason::Unsubscribe, 0), news("x@a.org", Reason::HardBounce, 1));
+    let (light, serious) = (
+        news("x@a.org", SuppressionReason::Unsubscribe, 0),
+        news("x@a.org", SuppressionReason::HardBounce, 1),
+    );
     for pair in [[light.clone(), serious.clone()], [serious.clone(), light]] {
         store.suppress(&pair).await;
         assert_eq!(load_suppression(&store, "x@a.org").await.as_ref(), Some(&serious));
@@ -133,8 +135,10 @@ pub async fn the_more_serious_reason_in_one_call_wins(store: Fresh) {
 
 pub async fn suppressions_are_returned_in_the_order_of_the_request(store: Fresh) {
     let name = |n: usize| format!("p{n:05}@a.org");
-    let every_third: Vec<_> =
-        (0..2_500).filter(|n| n % 3 == 0).map(|n| news(&name(n), Reason::Manual, 0)).collect();
+    let every_third: Vec<_> = (0..2_500)
+        .filter(|n| n % 3 == 0)
+        .map(|n| news(&name(n), SuppressionReason::Manual, 0))
+        .collect();
     store.suppress(&every_third).await;
 
     let requested: Vec<_> = (0..2_500).rev().map(|n| address(&name(n))).collect();
@@ -151,7 +155,7 @@ pub async fn suppressions_are_returned_in_the_order_of_the_request(store: Fresh)
 
 pub async fn suppressions_are_returned_in_pages_in_ascending_order(store: Fresh) {
     let names = ["d@a.org", "B@a.org", "a@a.org", "c@a.org", "e@a.org"];
-    let all = names.map(|name| news(name, Reason::Manual, 0));
+    let all = names.map(|name| news(name, SuppressionReason::Manual, 0));
     store.suppress(&all).await;
 
     let (mut pages, mut after): (Vec<Vec<Address>>, _) = (Vec::new(), None);
@@ -173,13 +177,13 @@ pub async fn suppressions_are_returned_in_pages_in_ascending_order(store: Fresh)
 
 pub async fn a_lifted_address_can_be_suppressed_again(store: Fresh) {
     assert!(!lift(&store, "ada@a.org", 0).await, "it was not suppressed");
-    store.suppress(&[news("ada@a.org", Reason::Complaint, 0)]).await;
+    store.suppress(&[news("ada@a.org", SuppressionReason::Complaint, 0)]).await;
 
     assert!(lift(&store.second(), "ada@a.org", 4).await);
     assert_eq!(load_suppression(&store, "ada@a.org").await, None);
     assert!(!lift(&store, "ada@a.org", 9).await);
 
-    let lighter = news("ada@a.org", Reason::SoftBounces, 5);
+    let lighter = news("ada@a.org", SuppressionReason::SoftBounces, 5);
     store.suppress(std::slice::from_ref(&lighter)).await;
     let lighter = Suppression { lifted: Some(at(4)), ..lighter };
     assert_eq!(load_suppression(&store, "ada@a.org").await, Some(lighter));
@@ -187,36 +191,37 @@ pub async fn a_lifted_address_can_be_suppressed_again(store: Fresh) {
 
 pub async fn reports_from_before_a_lift_suppress_nothing(store: Fresh) {
     let (ada, ben) = (address("Ada@a.org"), address("ben@a.org"));
-    store.suppress(&[news("ada@a.org", Reason::HardBounce, 0)]).await;
+    store.suppress(&[news("ada@a.org", SuppressionReason::HardBounce, 0)]).await;
     assert!(lift(&store, "ADA@a.org", 10).await);
     let requested = [ben, ada];
     assert_eq!(store.lifts(&requested).await, [None, Some(at(10))]);
 
-    for (reason, minute) in [(Reason::HardBounce, 0), (Reason::Complaint, 10)] {
+    for (reason, minute) in [(SuppressionReason::HardBounce, 0), (SuppressionReason::Complaint, 10)]
+    {
         let old = news("ada@a.org", reason, minute);
         store.suppress(&[old]).await;
         assert_eq!(load_suppression(&store, "ada@a.org").await, None, "{reason}");
         assert_eq!(store.suppressions(None, 10).await.unwrap(), []);
-        let counted = [Counted::Suppressions(Reason::HardBounce)];
+        let counted = [CountedRecords::Suppressions(SuppressionReason::HardBounce)];
         assert_eq!(store.count(&counted).await.unwrap(), [0]);
     }
 
-    let later = news("ada@a.org", Reason::HardBounce, 11);
-    let more_serious = news("ada@a.org", Reason::Complaint, 9);
+    let later = news("ada@a.org", SuppressionReason::HardBounce, 11);
+    let more_serious = news("ada@a.org", SuppressionReason::Complaint, 9);
     store.suppress(&[later, more_serious]).await;
     let stored = load_suppression(&store, "ada@a.org").await.unwrap();
-    assert_eq!((stored.reason, stored.at), (Reason::HardBounce, at(11)));
+    assert_eq!((stored.reason, stored.at), (SuppressionReason::HardBounce, at(11)));
     assert_eq!(store.suppressions(None, 10).await.unwrap(), [stored]);
 }
 
 pub async fn a_lift_removes_records_of_old_lifts(store: Fresh) {
     for name in ["ada@a.org", "ben@a.org", "cem@a.org"] {
-        let hard = news(name, Reason::HardBounce, 0);
+        let hard = news(name, SuppressionReason::HardBounce, 0);
         store.suppress(&[hard]).await;
     }
     assert!(lift(&store, "ada@a.org", 1).await);
     assert!(lift(&store, "ben@a.org", 5).await);
-    let again = news("ben@a.org", Reason::HardBounce, 6);
+    let again = news("ben@a.org", SuppressionReason::HardBounce, 6);
     store.suppress(&[again]).await;
 
     store.lift(&address("cem@a.org"), at(99), at(50)).await;
@@ -229,16 +234,16 @@ pub async fn a_lift_removes_records_of_old_lifts(store: Fresh) {
 
 pub async fn suppression_counts_are_exact_for_each_reason(store: Fresh) {
     let all = [
-        news("a@a.org", Reason::Complaint, 0),
-        news("b@a.org", Reason::HardBounce, 0),
-        news("c@a.org", Reason::HardBounce, 0),
+        news("a@a.org", SuppressionReason::Complaint, 0),
+        news("b@a.org", SuppressionReason::HardBounce, 0),
+        news("c@a.org", SuppressionReason::HardBounce, 0),
     ];
     store.suppress(&all).await;
 
-    let reasons = Reason::ALL.map(Counted::Suppressions);
+    let reasons = SuppressionReason::ALL.map(CountedRecords::Suppressions);
     let counts = store.count(&reasons).await.unwrap();
 
-    let expected = Reason::ALL.map(|reason| {
+    let expected = SuppressionReason::ALL.map(|reason| {
         let of = all.iter().filter(|one| one.reason == reason);
         of.count() as u64
     });
@@ -256,7 +261,7 @@ pub async fn unusual_addresses_can_be_suppressed(store: Fresh) {
         "ünal@müller.example",
         "0@a.org",
     ];
-    let all = odd.map(|name| news(name, Reason::Manual, 0).detailed(Some("550")));
+    let all = odd.map(|name| news(name, SuppressionReason::Manual, 0).with_detail(Some("550")));
     store.suppress(&all).await;
     store.suppress(&all).await;
 

@@ -2,10 +2,10 @@
 
 use tidings::domain::batch::Accumulator;
 use tidings::domain::{
-    Audience, ChangeNotice, DeliveryId, DeliveryState, Feedback, Lease, ObjectId, Reason,
-    ReportKind, Retraction, Suppression, User,
+    Audience, ChangeNotice, DeliveryId, DeliveryState, Feedback, Lease, ObjectId, ReportKind,
+    Retraction, Suppression, SuppressionReason, User,
 };
-use tidings::store::{AnyRecord, FollowChange, Importing, Mark, RecordKind};
+use tidings::store::{AnyRecord, FollowChange, ImportProgress, RecordKind, TransferMark};
 
 use super::batches::{closing, opened};
 use super::{inboxes, objects, people};
@@ -25,12 +25,12 @@ async fn filled(store: &Fresh) {
     }
     let at = id(3);
     let (t, o) = (kind("ArtworkPublished"), ObjectId::stored("0"));
-    let no_users = ChangeNotice::people([""; 0]);
+    let no_users = ChangeNotice::users([""; 0]);
     store.retract(&[Retraction { t, o, at }], &no_users).await.unwrap();
     let address = |text: &str| tidings::domain::Address::new(text).unwrap();
     let suppression = Suppression {
         address: address("ben@example.org"),
-        reason: Reason::ALL[0],
+        reason: SuppressionReason::ALL[0],
         at: noon(),
         source: "hand".into(),
         detail: Some("$odd".into()),
@@ -83,7 +83,7 @@ pub async fn every_record_is_exported_and_imported_whole(store: Fresh) {
         let lines = store.lines_of(kind).await;
         assert!(!lines.is_empty(), "{kind:?}");
         for line in &lines {
-            assert_eq!(AnyRecord::read(kind, line).unwrap().line().unwrap(), *line);
+            assert_eq!(AnyRecord::from_line(kind, line).unwrap().to_line().unwrap(), *line);
         }
         exported.push((kind, lines));
     }
@@ -172,23 +172,23 @@ pub async fn an_unreadable_record_is_reported_and_stops_no_other(store: Fresh) {
     let pages = store.pages(RecordKind::Users).await;
 
     let lines = store.lines_of(RecordKind::Users).await;
-    let ids = lines.iter().map(|line| match AnyRecord::read(RecordKind::Users, line) {
+    let ids = lines.iter().map(|line| match AnyRecord::from_line(RecordKind::Users, line) {
         Ok(AnyRecord::User(user)) => user.id.as_str().to_owned(),
         _ => panic!("{line}"),
     });
     assert_eq!(ids.collect::<Vec<_>>(), ["ada", "cem"]);
-    let bad: Vec<String> = pages.into_iter().flat_map(|page| page.bad).collect();
+    let bad: Vec<String> = pages.into_iter().flat_map(|page| page.unreadable).collect();
     assert_eq!(bad.len(), 2, "{bad:?}");
     let ben = bad.iter().filter(|reported| reported.contains("ben"));
     assert_eq!(ben.count(), 1, "{bad:?}");
     let bounces = store.pages(RecordKind::SoftBounces).await;
-    let bad: Vec<String> = bounces.into_iter().flat_map(|page| page.bad).collect();
+    let bad: Vec<String> = bounces.into_iter().flat_map(|page| page.unreadable).collect();
     assert_eq!(bad.len(), 1, "{bad:?}");
     assert!(!bad[0].contains("eve@"), "{bad:?}");
 }
 
-fn mark(n: u64) -> Mark {
-    Mark::Importing(Importing {
+fn mark(n: u64) -> TransferMark {
+    TransferMark::Importing(ImportProgress {
         folder: "moving".into(),
         manifest: "53a9".into(),
         checked: true,
@@ -200,26 +200,26 @@ fn mark(n: u64) -> Mark {
 pub async fn the_notes_about_the_store_itself_are_not_exported(store: Fresh) {
     store.put_note("pause", "it is late").await;
     let whole = store.whole();
-    assert!(whole.swap_mark(None, Some(&mark(1))).await.unwrap());
+    assert!(whole.swap_transfer_mark(None, Some(&mark(1))).await.unwrap());
     let (first, second) = (mark(1), mark(2));
-    assert!(whole.swap_mark(Some(&first), Some(&second)).await.unwrap());
+    assert!(whole.swap_transfer_mark(Some(&first), Some(&second)).await.unwrap());
 
     let line = r#"{"_id":"pause","text":"it is late"}"#;
     assert_eq!(store.lines_of(RecordKind::Notes).await, [line]);
-    let read = store.second().whole().mark().await.unwrap();
+    let read = store.second().whole().transfer_mark().await.unwrap();
     assert_eq!(read, Some(second));
 }
 
 pub async fn one_of_many_concurrent_marks_wins(store: Fresh) {
     let won = store
         .at_once(16, |store, n| async move {
-            let put = store.whole().swap_mark(None, Some(&mark(n.into()))).await;
+            let put = store.whole().swap_transfer_mark(None, Some(&mark(n.into()))).await;
             put.unwrap()
         })
         .await;
 
     assert_eq!(won.iter().filter(|won| **won).count(), 1, "{won:?}");
-    let current = store.whole().mark().await.unwrap().unwrap();
+    let current = store.whole().transfer_mark().await.unwrap().unwrap();
     let winner = won.iter().position(|won| *won).unwrap();
     assert_eq!(current, mark(winner as u64));
 }
@@ -234,8 +234,8 @@ pub async fn a_store_that_an_earlier_version_moves_is_marked(store: Fresh) {
     ] {
         assert!(store.swap_note("moving", before, Some(note)).await.unwrap());
         before = Some(note);
-        marks.push(store.mark().await.unwrap());
+        marks.push(store.transfer_mark().await.unwrap());
     }
 
-    assert_eq!(marks, [Some(Mark::Moving), None, Some(Mark::Moving)]);
+    assert_eq!(marks, [Some(TransferMark::Moving), None, Some(TransferMark::Moving)]);
 }

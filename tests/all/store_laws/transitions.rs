@@ -33,13 +33,13 @@ pub async fn each_transition_is_made_only_if_its_condition_holds(store: Fresh) {
 
     let requested = [
         Transition::HandOver(handover(&ids[0], "x")),
-        Transition::Recall(ids[1].clone()),
+        Transition::ReturnToPending(ids[1].clone()),
         settle(&ids[2]),
         // This delivery was never sent.
-        Transition::Recall(ids[3].clone()),
+        Transition::ReturnToPending(ids[3].clone()),
         Transition::Defer(deferral(&ids[4])),
         settle(&unknown),
-        Transition::Hold(ids[5].clone()),
+        Transition::RenewLease(ids[5].clone()),
         // This delivery is already settled.
         Transition::HandOver(handover(&ids[6], "x")),
         settle(&ids[7]),
@@ -80,7 +80,7 @@ pub async fn a_delivery_in_no_call_is_deferred_or_settled_only_while_it_is_pendi
         let requested = [
             Transition::Defer(deferral),
             Transition::Settle(end(from, &ids[1])),
-            Transition::Conclude(end(from, &ids[2])),
+            Transition::SettleAndClose(end(from, &ids[2])),
         ];
         let one = lease("one", later(30));
         let made = store.advance(&one, later(1), &requested);
@@ -160,16 +160,16 @@ pub async fn a_concluded_delivery_is_settled_and_closed_and_frees_its_slot(store
     settle(&store, noon(), &ids[4], DeliveryState::Failed).await;
     let sent = |id: &DeliveryId| settlement(id, DeliveryState::Sent);
     let requested = [
-        Transition::Conclude(sent(&ids[0])),
-        Transition::Conclude(Settlement { provider_id: Some("$2".into()), ..sent(&ids[1]) }),
+        Transition::SettleAndClose(sent(&ids[0])),
+        Transition::SettleAndClose(Settlement { provider_id: Some("$2".into()), ..sent(&ids[1]) }),
         Transition::Settle(sent(&ids[2])),
-        Transition::Conclude(Settlement {
+        Transition::SettleAndClose(Settlement {
             state: DeliveryState::Canceled,
             reason: Some("$left".into()),
             ..sent(&ids[3])
         }),
         // This delivery is already settled.
-        Transition::Conclude(sent(&ids[4])),
+        Transition::SettleAndClose(sent(&ids[4])),
     ];
 
     let made = advance_as_two_and_one(&store, &requested).await;

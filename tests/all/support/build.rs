@@ -12,13 +12,13 @@ use tidings::domain::delivery::Handover;
 use tidings::domain::feed_marks::Mark;
 use tidings::domain::feed_page::FeedCursor;
 use tidings::domain::{
-    Audience, Cadence, Day, DaySet, Delivery, DeliveryId, Entry, Event, EventType, Fanout,
-    FollowKey, Id, Lease, ObjectId, Occasion, Position, StackId, UserId,
+    Audience, Cadence, Day, DaySet, Delivery, DeliveryId, DeliverySource, Entry, Event, EventType,
+    Fanout, FollowKey, Id, Lease, ObjectId, Position, StackId, UserId,
 };
 use tidings::engine::archive;
 use tidings::engine::feed::{self, MarksInput};
-use tidings::metrics::{Build, Metrics};
-use tidings::store::{NewMarker, Pushes, Store};
+use tidings::metrics::{BuildInfo, Metrics};
+use tidings::store::{NewMarker, PushRequest, Store};
 
 /// The current day of the tests.
 pub fn today() -> Day {
@@ -30,7 +30,13 @@ pub fn context(store: Arc<dyn Store>, clock: Arc<dyn Clock>, owner: &str) -> Arc
     let ids = Arc::new(Ids::random());
     Arc::new(Context {
         owner: owner.to_owned(),
-        ..Context::new(Config::standard(), store, clock, ids, Metrics::new(Build::default()))
+        ..Context::new(
+            Config::with_defaults(),
+            store,
+            clock,
+            ids,
+            Metrics::new(BuildInfo::default()),
+        )
     })
 }
 
@@ -79,7 +85,11 @@ pub fn follow_line(key: &FollowKey, user: &UserId) -> String {
 
 /// An event about this object in the nth fan-out.
 pub fn event(object: &str, fanout: u32) -> Event {
-    Event { t: kind("ArtworkPublished"), o: ObjectId::stored(object), i: Some(id(fanout)) }
+    Event {
+        kind: kind("ArtworkPublished"),
+        object: ObjectId::stored(object),
+        fanout_id: Some(id(fanout)),
+    }
 }
 
 /// `count` events of one fan-out, about the objects `a0`, `a1` and so on.
@@ -93,21 +103,21 @@ pub fn entries(events: impl IntoIterator<Item = Event>) -> Vec<Entry> {
 }
 
 /// A push of one list to one user.
-pub fn push_to(person: &UserId, events: Vec<Event>) -> Pushes {
+pub fn push_to(person: &UserId, events: Vec<Event>) -> PushRequest {
     push_to_all(std::slice::from_ref(person), events)
 }
 
 /// A push of one list to all of these users.
-pub fn push_to_all(people: &[UserId], events: Vec<Event>) -> Pushes {
-    Pushes {
+pub fn push_to_all(people: &[UserId], events: Vec<Event>) -> PushRequest {
+    PushRequest {
         lists: vec![events],
-        people: people.iter().map(|person| (person.clone(), 0)).collect(),
+        users: people.iter().map(|person| (person.clone(), 0)).collect(),
     }
 }
 
 /// A marker for the stack with a text `_id`, of one day.
 pub fn new_marker(person: &UserId, day: Day, marker: Id, n: u32) -> NewMarker {
-    NewMarker::Flushed(person.clone(), marker, vec![(StackId::of(day), n)])
+    NewMarker::Flushed(person.clone(), marker, vec![(StackId::for_day(day), n)])
 }
 
 /// The nth fan-out of today, for the user `ada`.
@@ -125,9 +135,12 @@ pub fn lease(owner: &str, until: DateTime<Utc>) -> Lease {
 /// A new daily digest of this date, leased to `owner` until 12:05.
 pub fn delivery(person: &str, date: &str, owner: &str) -> Delivery {
     let id = DeliveryId::stored(format!("digest:{person}:daily:{date}"));
-    let occasion = Occasion::Digest(Cadence::Daily, date.into());
+    let occasion = DeliverySource::Digest(Cadence::Daily, date.into());
     Delivery {
-        watermarks: vec![(StackId::of(today().back(1)), 3), (StackId::of(today()), 2)],
+        watermarks: vec![
+            (StackId::for_day(today().days_before(1)), 3),
+            (StackId::for_day(today()), 2),
+        ],
         lease: Some(lease(owner, noon() + minutes(5))),
         ..Delivery::new(id, user(person), occasion, self::id(900), noon())
     }

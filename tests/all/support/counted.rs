@@ -1,6 +1,6 @@
 //! Sums of metrics.
 
-use tidings::metrics::Gauges;
+use tidings::metrics::StoreGauges;
 
 use super::town::Town;
 
@@ -8,7 +8,7 @@ impl Town {
     /// The sum of a counter over all processes, for series whose labels contain `label`.
     pub fn counted(&self, name: &str, label: &str) -> u64 {
         let counts = self.counts.lock().unwrap();
-        let texts = counts.iter().map(|metrics| metrics.text(&Gauges::default()).unwrap());
+        let texts = counts.iter().map(|metrics| metrics.export(&StoreGauges::default()).unwrap());
         texts.map(|text| sum(&text, name, label)).sum()
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use futures::TryStreamExt;
 use futures::future::BoxFuture;
 use tidings::domain::{Day, DaySet, Entry, Stack, StackId, UserId, UserStacks};
-use tidings::store::{Export, RecordKind, RecordPage, Store};
+use tidings::store::{ExportPart, RecordKind, RecordPage, Store};
 
 use super::window;
 
@@ -57,7 +57,7 @@ impl Fresh {
 
     /// All pages of a kind.
     pub async fn pages(&self, kind: RecordKind) -> Vec<RecordPage> {
-        self.store.export(Export::Records(kind)).try_collect().await.unwrap()
+        self.store.export(ExportPart::Records(kind)).try_collect().await.unwrap()
     }
 
     /// The lines of all readable records of a kind.
@@ -137,7 +137,7 @@ impl Fresh {
         let only = DaySet::ending(day, 0);
         let mut found = self.windows(only, requested).await.unwrap();
         let mut stacks = found.remove(0).stacks.into_iter();
-        let written = stacks.find(|stack| stack.id == StackId::of(day));
+        let written = stacks.find(|stack| stack.id == StackId::for_day(day));
         written.map_or(Vec::new(), |stack| stack.entries)
     }
 

@@ -30,7 +30,7 @@ pub fn file(fresh: &Fresh) -> rusqlite::Connection {
 
 /// Replaces the document with the same `_id`. Occurrences of [`NOT_UTF8`] become invalid UTF-8.
 pub async fn put(database: &mongodb::Database, day: Day, document: Document) {
-    put_into(database, &day.collection(), document).await;
+    put_into(database, &day.collection_name(), document).await;
 }
 
 /// Like [`put`], in any collection.
@@ -54,7 +54,7 @@ pub async fn put_into(database: &mongodb::Database, collection: &str, document: 
 
 /// The stored document with this `_id`.
 pub async fn stored_document(database: &mongodb::Database, day: Day, id: &str) -> Document {
-    let collection = database.collection::<Document>(&day.collection());
+    let collection = database.collection::<Document>(&day.collection_name());
     let found = collection.find_one(doc! {"_id": id}).await.unwrap();
     found.unwrap()
 }

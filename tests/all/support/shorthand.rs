@@ -13,8 +13,8 @@ use tidings::domain::{
     Id, Inbox, Point, Suppression, User, UserId,
 };
 use tidings::store::{
-    AccumulatorFilter, Claim, Counted, DeliveryFilter, FollowChange, Meeting, PeopleFilter, Pushed,
-    Release, Result, Span, Store, Summing,
+    AccumulatorFilter, CountedRecords, DaySumBuilder, DeliveryFilter, FollowChange, LeasesToEnd,
+    MergePolicy, PushOutcome, Result, RowsToLease, Store, TimeRange, UserFilter,
 };
 
 use super::{lease, new_marker, push_to_all, today};
@@ -36,18 +36,18 @@ pub struct BatchCounts {
 #[async_trait]
 pub trait Shorthand: Store {
     /// Pushes a list of today to a user. A stack holds up to 1,000 entries.
-    async fn push_list(&self, person: &UserId, events: Vec<Event>) -> Pushed {
+    async fn push_list(&self, person: &UserId, events: Vec<Event>) -> PushOutcome {
         self.push_capped(1_000, person, events).await
     }
 
     /// Pushes a list of today to each of these users. A stack holds up to 1,000 entries.
-    async fn push_list_to_all(&self, people: &[UserId], events: Vec<Event>) -> Pushed {
+    async fn push_list_to_all(&self, people: &[UserId], events: Vec<Event>) -> PushOutcome {
         let pushes = push_to_all(people, events);
         self.push(today(), 1_000, &pushes).await.unwrap()
     }
 
     /// Pushes a list of today to a user. A stack holds up to `cap` entries.
-    async fn push_capped(&self, cap: usize, person: &UserId, events: Vec<Event>) -> Pushed {
+    async fn push_capped(&self, cap: usize, person: &UserId, events: Vec<Event>) -> PushOutcome {
         let pushes = push_to_all(std::slice::from_ref(person), events);
         self.push(today(), cap, &pushes).await.unwrap()
     }
@@ -60,7 +60,7 @@ pub trait Shorthand: Store {
 
     /// Restores these documents of a day. Stored ones must be equal.
     async fn restore_stacks(&self, day: Day, documents: &[String]) {
-        let restored = self.restore_day(day, documents, Meeting::Same).await;
+        let restored = self.restore_day(day, documents, MergePolicy::MustBeEqual).await;
         restored.unwrap();
     }
 
@@ -88,26 +88,26 @@ pub trait Shorthand: Store {
     }
 
     async fn deliveries_in(&self, state: DeliveryState, limit: usize) -> Vec<Delivery> {
-        let of = DeliveryFilter::State(state, Span::default(), None);
+        let of = DeliveryFilter::State(state, TimeRange::default(), None);
         self.find_deliveries(&of, limit).await.unwrap()
     }
 
     async fn backlog(&self) -> Backlog {
-        let states = [FanoutState::Pending, FanoutState::Done].map(Counted::Fanouts);
+        let states = [FanoutState::Pending, FanoutState::Done].map(CountedRecords::Fanouts);
         let counts = self.count(&states).await.unwrap();
         let (pending, done) = (counts[0], counts[1]);
         Backlog { pending, done }
     }
 
     async fn batch_counts(&self) -> BatchCounts {
-        let states = [BatchState::Open, BatchState::Closing].map(Counted::Batches);
+        let states = [BatchState::Open, BatchState::Closing].map(CountedRecords::Batches);
         let counts = self.count(&states).await.unwrap();
         let (open, closing) = (counts[0], counts[1]);
         BatchCounts { open, closing }
     }
 
     async fn delivery_counts(&self, states: &[DeliveryState]) -> Vec<(DeliveryState, u64)> {
-        let counted: Vec<_> = states.iter().copied().map(Counted::Deliveries).collect();
+        let counted: Vec<_> = states.iter().copied().map(CountedRecords::Deliveries).collect();
         let counts = self.count(&counted).await.unwrap();
         states.iter().copied().zip(counts).collect()
     }
@@ -119,12 +119,12 @@ pub trait Shorthand: Store {
         until: DateTime<Utc>,
         limit: usize,
     ) -> Vec<Delivery> {
-        let free = Claim::Free(now, limit);
+        let free = RowsToLease::Unleased(now, limit);
         self.claim(&lease(owner, until), &free).await.unwrap()
     }
 
     async fn take_call(&self, owner: &str, until: DateTime<Utc>, call: &str) -> Vec<Delivery> {
-        self.claim(&lease(owner, until), &Claim::Call(call)).await.unwrap()
+        self.claim(&lease(owner, until), &RowsToLease::Call(call)).await.unwrap()
     }
 
     async fn sending(
@@ -139,12 +139,12 @@ pub trait Shorthand: Store {
     }
 
     async fn recall(&self, owner: &str, ids: &[DeliveryId]) -> Vec<bool> {
-        let (made, never) = (all(ids, Transition::Recall), DateTime::UNIX_EPOCH);
+        let (made, never) = (all(ids, Transition::ReturnToPending), DateTime::UNIX_EPOCH);
         self.advance(&lease(owner, never), never, &made).await.unwrap()
     }
 
     async fn hold(&self, owner: &str, until: DateTime<Utc>, ids: &[DeliveryId]) -> Vec<bool> {
-        let made = all(ids, Transition::Hold);
+        let made = all(ids, Transition::RenewLease);
         self.advance(&lease(owner, until), until, &made).await.unwrap()
     }
 
@@ -170,7 +170,7 @@ pub trait Shorthand: Store {
         decision: OperatorDecision,
         reason: &str,
     ) -> Corrected {
-        let judged = Correction::Judge(id.clone(), decision, reason.to_owned());
+        let judged = Correction::ResolveUnknown(id.clone(), decision, reason.to_owned());
         self.correct(now, &[judged]).await.unwrap()[0]
     }
 
@@ -184,7 +184,7 @@ pub trait Shorthand: Store {
     }
 
     async fn accumulator_of(&self, batch: Id) -> Option<Accumulator> {
-        let of = AccumulatorFilter::Of(batch);
+        let of = AccumulatorFilter::WithBatch(batch);
         self.find_accumulators(&of, 1).await.unwrap().pop()
     }
 
@@ -198,8 +198,8 @@ pub trait Shorthand: Store {
         after: Option<&UserId>,
         limit: usize,
     ) -> Vec<UserId> {
-        let of = PeopleFilter::Follow(key);
-        self.find_people(&of, after, limit).await.unwrap()
+        let of = UserFilter::Follow(key);
+        self.find_users(&of, after, limit).await.unwrap()
     }
 
     async fn near(
@@ -209,8 +209,8 @@ pub trait Shorthand: Store {
         after: Option<&UserId>,
         limit: usize,
     ) -> Vec<UserId> {
-        let near = PeopleFilter::Near(point, km);
-        self.find_people(&near, after, limit).await.unwrap()
+        let near = UserFilter::Near(point, km);
+        self.find_users(&near, after, limit).await.unwrap()
     }
 
     /// Writes a note, whether or not it exists.
@@ -222,12 +222,12 @@ pub trait Shorthand: Store {
 
     /// Drops the day in its current state.
     async fn remove_day(&self, day: Day) {
-        let (mut sum, mut chunks) = (Summing::default(), self.export_day(day));
+        let (mut sum, mut chunks) = (DaySumBuilder::default(), self.export_day(day));
         while let Some(lines) = chunks.try_next().await.unwrap() {
             lines.iter().for_each(|line| sum.add(line));
         }
         drop(chunks);
-        let dropped = self.drop_day(day, &sum.end()).await.unwrap();
+        let dropped = self.drop_day(day, &sum.finish()).await.unwrap();
         assert!(dropped, "nobody else writes to {day}");
     }
 
@@ -236,7 +236,7 @@ pub trait Shorthand: Store {
     }
 
     async fn unlease(&self, name: &str, owner: &str) {
-        self.release(&Release::Lease { name, owner }).await.unwrap()
+        self.release(&LeasesToEnd::Lease { name, owner }).await.unwrap()
     }
 
     async fn suppress(&self, suppressions: &[Suppression]) {
@@ -266,7 +266,7 @@ pub trait Shorthand: Store {
 
     async fn lifts(&self, addresses: &[Address]) -> Vec<Option<DateTime<Utc>>> {
         let states = self.address_states(addresses).await.unwrap().into_iter();
-        states.map(|state| state.lifted).collect()
+        states.map(|state| state.lifted_at).collect()
     }
 
     async fn record_receipts(

@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{LazyLock, Mutex};
 
-use tidings::email::Pinned;
+use tidings::email::PinnedClient;
 
 /// The test certificate. Its key is in `sns-key.txt` beside it (PKCS #8, Base64).
 const CERTIFICATE: &str = include_str!("../api/hooks/sns.pem");
@@ -31,8 +31,8 @@ static URL: LazyLock<String> = LazyLock::new(|| {
 static REQUESTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// A client of certificates that accepts only this server.
-pub fn pinned() -> Pinned {
-    Pinned::on_this_machine(&URL).unwrap()
+pub fn pinned() -> PinnedClient {
+    PinnedClient::on_this_machine(&URL).unwrap()
 }
 
 /// Returns the requested paths that contain this word, in order.

@@ -20,9 +20,10 @@ use tidings::domain::{
     UserId,
 };
 use tidings::email::{
-    Certainty, Checked, Mailer, Message, Outcome, Permit, PermitState, QueryAnswer, Silence,
+    CheckResult, Mailer, Message, Outcome, QueryAnswer, QueryFailure, Resolution, SendPermit,
+    SendPermitState,
 };
-use tidings::engine::Silent;
+use tidings::engine::NoProgress;
 use tidings::engine::ingest::NewEvent;
 use tidings::metrics::Metrics;
 use tidings::store::Store;
@@ -52,7 +53,7 @@ type Meanwhile = Box<dyn FnOnce() -> BoxFuture<'static, ()> + Send>;
 /// A provider that records emails. It accepts all of them, unless a test sets other answers. With
 /// [`Certainty::Repeat`], it accepts a repeated call without sending again.
 pub struct Postbox {
-    certainty: Certainty,
+    certainty: Resolution,
     clock: Arc<ManualClock>,
     emails: Mutex<Vec<Message>>,
     answers: Mutex<VecDeque<Outcome>>,
@@ -115,14 +116,19 @@ const CUT_OFF: &str = "cut off on the way";
 
 #[async_trait::async_trait]
 impl Mailer for Postbox {
-    fn calls(&self, messages: &[Message]) -> Vec<Vec<usize>> {
+    fn split_into_calls(&self, messages: &[Message]) -> Vec<Vec<usize>> {
         let places: Vec<usize> = (0..messages.len()).collect();
         let size = self.per_call.load(Ordering::Relaxed);
         places.chunks(size).map(<[usize]>::to_vec).collect()
     }
 
-    async fn send(&self, reference: &str, messages: &[Message], permit: &Permit) -> Vec<Outcome> {
-        if let Some(reason) = permit.withheld() {
+    async fn send(
+        &self,
+        reference: &str,
+        messages: &[Message],
+        permit: &SendPermit,
+    ) -> Vec<Outcome> {
+        if let Some(reason) = permit.withheld_reason() {
             return vec![Outcome::Withheld(reason); messages.len()];
         }
         let meanwhile = self.meanwhile.lock().unwrap().take();
@@ -135,8 +141,8 @@ impl Mailer for Postbox {
         }
         // The call has begun. It stops only if the lease may be lost or the process is shutting
         // down.
-        if permit.state() != PermitState::Stale
-            && let Some(reason) = permit.withheld()
+        if permit.state() != SendPermitState::Stale
+            && let Some(reason) = permit.withheld_reason()
         {
             return vec![Outcome::Withheld(reason); messages.len()];
         }
@@ -168,7 +174,7 @@ impl Mailer for Postbox {
             };
             if is_accepted {
                 self.emails.lock().unwrap().push(message.clone());
-                if matches!(self.certainty, Certainty::Repeat { .. }) {
+                if matches!(self.certainty, Resolution::Repeat { .. }) {
                     let mut calls = self.accepted_calls.lock().unwrap();
                     calls.insert(reference.to_owned(), deliveries.clone());
                 }
@@ -178,18 +184,24 @@ impl Mailer for Postbox {
         outcomes
     }
 
-    fn certainty(&self) -> Certainty {
+    fn resolution(&self) -> Resolution {
         self.certainty
     }
 
-    async fn ask(&self, _reference: &str, deliveries: &[DeliveryId]) -> Vec<QueryAnswer> {
+    async fn query_outcomes(
+        &self,
+        _reference: &str,
+        deliveries: &[DeliveryId],
+    ) -> Vec<QueryAnswer> {
         self.clock.advance(*self.ask_takes.lock().unwrap());
         let silent =
             self.silent.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
         if silent.is_ok() {
-            let silence =
-                Silence { reason: "the search is down".into(), after: *self.after.lock().unwrap() };
-            return vec![QueryAnswer::Silent(silence); deliveries.len()];
+            let silence = QueryFailure {
+                reason: "the search is down".into(),
+                min_wait: *self.after.lock().unwrap(),
+            };
+            return vec![QueryAnswer::Failed(silence); deliveries.len()];
         }
         let emails = self.emails.lock().unwrap();
         let answer = |delivery: &DeliveryId| {
@@ -203,15 +215,15 @@ impl Mailer for Postbox {
         deliveries.iter().map(answer).collect()
     }
 
-    async fn check(&self) -> Checked {
-        Checked::ready("accepts every email")
+    async fn check(&self) -> CheckResult {
+        CheckResult::ready("accepts every email")
     }
 
     fn name(&self) -> &str {
         "postbox"
     }
 
-    fn account(&self) -> String {
+    fn account_id(&self) -> String {
         (*self.account.lock().unwrap()).to_owned()
     }
 }
@@ -232,12 +244,13 @@ pub struct Town {
 impl Town {
     /// Creates a town. If `safe`, calls can be repeated, otherwise outcomes may stay unknown.
     pub async fn found(fresh: &Fresh, safe: bool, config: &str) -> Self {
-        let certainty = if safe { Certainty::Repeat { within: None } } else { Certainty::Never };
+        let certainty =
+            if safe { Resolution::Repeat { within: None } } else { Resolution::Impossible };
         Self::with(fresh, certainty, config).await
     }
 
     /// Creates a town whose provider has this certainty.
-    pub async fn with(fresh: &Fresh, certainty: Certainty, config: &str) -> Self {
+    pub async fn with(fresh: &Fresh, certainty: Resolution, config: &str) -> Self {
         let town = Self::on(fresh.handle(), certainty, config);
         let people = PEOPLE.map(|id| User {
             email: Address::new(format!("{id}@example.org")).ok(),
@@ -258,7 +271,7 @@ impl Town {
     }
 
     /// Creates a town from the records in the store.
-    pub fn on(store: Arc<dyn Store>, certainty: Certainty, config: &str) -> Self {
+    pub fn on(store: Arc<dyn Store>, certainty: Resolution, config: &str) -> Self {
         let clock = Arc::new(ManualClock::at(saturday()));
         let config = with_defaults(config);
         Self {
@@ -310,7 +323,7 @@ impl Town {
         let object = |id: &&str| Object {
             title: Some(format!("Work {id}.")),
             notifiable: notifiable(id),
-            ..Object::bare(id.parse().unwrap())
+            ..Object::without_data(id.parse().unwrap())
         };
         self.store.put_objects(&ids.iter().map(object).collect::<Vec<_>>()).await.unwrap();
     }
@@ -343,11 +356,11 @@ impl Town {
     ) -> App {
         let mut processes = self.processes.lock().unwrap();
         *processes += 1;
-        let ids = Arc::new(Ids::counting(*processes));
-        let mailers = Mailers::one(mailer, &self.config);
+        let ids = Arc::new(Ids::deterministic(*processes));
+        let mailers = Mailers::shared(mailer, &self.config);
         let (config, themes) = (self.config.clone(), self.themes.clone());
-        let app = App::of(config, store.clone(), mailers, themes, clock, ids)
-            .with_pinned(super::sns::pinned());
+        let app = App::from_parts(config, store.clone(), mailers, themes, clock, ids)
+            .with_pinned_client(super::sns::pinned());
         self.counts.lock().unwrap().push(app.metrics.clone());
         app
     }
@@ -362,26 +375,26 @@ impl Town {
     pub async fn happens(&self, objects: &[&str], audience: Audience) -> Receipt {
         let app = self.process();
         let receipts = app.notify().accept(vec![request(objects, audience, None)]).await.unwrap();
-        app.fanouts().drain(&Silent).await.unwrap();
+        app.fanouts().drain(&NoProgress).await.unwrap();
         receipts[0]
     }
 
     /// Returns the backlog of a day, without users who may not be emailed.
     pub async fn mailable_backlog(&self, day: Day) -> PendingCounts {
-        let count = self.process().backlog().count(day).await.unwrap();
+        let count = self.process().backlog().count_backlog(day).await.unwrap();
         count.backlog.mailable
     }
 
     /// Sets the clock to this time (never back) and sends the due digests.
     pub async fn digests_at(&self, at: DateTime<Utc>) -> DigestReport {
         self.clock.set(at.max(self.clock.now()));
-        self.process().digests().run(&Default::default(), &Silent).await.unwrap()
+        self.process().digests().run(&Default::default(), &NoProgress).await.unwrap()
     }
 
     /// Closes due batches, and sends pending emails.
     pub async fn send_due(&self) -> Tally {
         let app = self.process();
-        app.batches().drain(&Silent).await.unwrap();
+        app.batches().drain(&NoProgress).await.unwrap();
         let sender = app.sender();
         sender.drain().await.unwrap();
         sender.ledger.tally.snapshot()
@@ -423,7 +436,7 @@ impl Town {
     pub fn emailed(&self) -> BTreeMap<(String, String), usize> {
         let mut emailed = BTreeMap::new();
         for email in self.emails() {
-            let text = email.filled().text;
+            let text = email.fill_links().text;
             let person = email.delivery.as_str().split(':').nth(1).unwrap().to_owned();
             for work in WORKS.iter().filter(|work| text.contains(&format!("Work {work}."))) {
                 *emailed.entry((person.clone(), (*work).to_owned())).or_default() += 1;
@@ -437,7 +450,7 @@ impl Town {
         let mut emailed = BTreeMap::new();
         for email in self.emails() {
             let person = email.to.reveal().split('@').next().unwrap();
-            let text = email.filled().text;
+            let text = email.fill_links().text;
             let works = text.split("Work ").skip(1);
             let works = works.filter_map(|rest| rest.split_once('.').map(|(work, _)| work));
             for work in works.collect::<BTreeSet<&str>>() {
@@ -470,7 +483,7 @@ impl Town {
 /// build takes 0.1 s to check the templates. A configuration with its own templates shares nothing.
 pub fn themes(config: &str) -> Themes {
     static THEMES: LazyLock<Mutex<HashMap<String, Themes>>> = LazyLock::new(Mutex::default);
-    let build = || Themes::of(&Config::parse(config).unwrap(), TemplateUse::Required).unwrap();
+    let build = || Themes::load(&Config::parse(config).unwrap(), TemplateUse::Required).unwrap();
     if config.contains("templates") {
         return build();
     }

@@ -5,8 +5,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidings::domain::User;
-use tidings::engine::{Silent, Watcher};
-use tidings::store::{FollowChange, Mark, RecordKind};
+use tidings::engine::{NoProgress, Progress};
+use tidings::store::{FollowChange, RecordKind, TransferMark};
 
 use super::{exported, import, imported, refusal, transfer};
 use crate::support::town::{Town, followers_of};
@@ -31,7 +31,7 @@ impl<F: AsyncFn() + Send + Sync> Meanwhile<F> {
     }
 }
 
-impl<F: AsyncFn() + Send + Sync> Watcher for Meanwhile<F> {
+impl<F: AsyncFn() + Send + Sync> Progress for Meanwhile<F> {
     fn advance(&self, by: u64) {
         let left = self.left.load(Ordering::Relaxed);
         self.left.store(left.saturating_sub(by), Ordering::Relaxed);
@@ -41,7 +41,7 @@ impl<F: AsyncFn() + Send + Sync> Watcher for Meanwhile<F> {
         }
     }
 
-    fn total(&self, _: u64) {}
+    fn set_total(&self, _: u64) {}
 }
 
 async fn a_change_during_an_export_fails_it_and_the_next_run_succeeds(
@@ -62,10 +62,10 @@ async fn a_change_during_an_export_fails_it_and_the_next_run_succeeds(
 
     let why = refusal(refused.unwrap_err());
     assert_contains!(why, "changed while it was exported (users)");
-    let refused = import(&target, folder.path(), &Silent).await;
+    let refused = import(&target, folder.path(), &NoProgress).await;
     assert!(refused.is_err(), "there is no manifest yet");
-    export.export(&Silent).await.unwrap();
-    assert!(imported(&target, folder.path()).await.same);
+    export.export(&NoProgress).await.unwrap();
+    assert!(imported(&target, folder.path()).await.is_same);
     assert_eq!(target.lines().await, source.lines().await);
 }
 
@@ -83,14 +83,14 @@ async fn a_change_during_an_import_is_found_and_the_store_stays_closed(
 
     let ended = import(&target, folder.path(), &watcher).await.unwrap();
 
-    let differ = ended.files.iter().filter(|file| !file.same);
+    let differ = ended.files.iter().filter(|file| !file.is_same);
     let differ: Vec<_> =
         differ.map(|file| (file.name.as_str(), file.records, file.stored)).collect();
-    assert_eq!((ended.same, differ), (false, vec![("users", 4, 5)]));
-    let mark = target.whole().mark().await.unwrap();
-    assert!(matches!(mark, Some(Mark::Importing(_))), "{mark:?}");
+    assert_eq!((ended.is_same, differ), (false, vec![("users", 4, 5)]));
+    let mark = target.whole().transfer_mark().await.unwrap();
+    assert!(matches!(mark, Some(TransferMark::Importing(_))), "{mark:?}");
     target.delete_user(&user("late")).await.unwrap();
-    assert!(imported(&target, folder.path()).await.same);
+    assert!(imported(&target, folder.path()).await.is_same);
     assert_eq!(target.lines().await, source.lines().await);
 }
 
@@ -101,7 +101,7 @@ async fn an_import_that_another_process_ended_writes_nothing(source: Fresh, targ
     let is_removed = |line: &String| line.contains("ada") && line.contains("artist:1");
     // The other import ends while this one has written only the users, and a user unfollows.
     let watcher = Meanwhile::after(1, async move || {
-        assert!(imported(&other, &path).await.same);
+        assert!(imported(&other, &path).await.is_same);
         let follow = [(key("artist:1"), user("ada"))];
         let unfollow = other.change_follows(FollowChange::Unfollow, &follow);
         unfollow.await.unwrap();

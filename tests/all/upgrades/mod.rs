@@ -12,8 +12,8 @@ mod sqlite;
 use std::sync::Arc;
 
 use tidings::domain::DeliveryState;
-use tidings::email::Certainty;
-use tidings::engine::Silent;
+use tidings::email::Resolution;
+use tidings::engine::NoProgress;
 use tidings::engine::digest::DigestRequest;
 use tidings::store::Store;
 
@@ -36,13 +36,13 @@ struct Story {
 
 /// From Monday morning on, no stored event is lost or emailed twice.
 async fn assert_usable(store: Arc<dyn Store>, story: Story) {
-    let town = Town::on(store, Certainty::Repeat { within: None }, CONFIG);
+    let town = Town::on(store, Resolution::Repeat { within: None }, CONFIG);
     town.clock.set(monday(0));
     assert_readable(&town, &story).await;
 
     let app = town.process();
-    app.fanouts().drain(&Silent).await.unwrap();
-    app.batches().drain(&Silent).await.unwrap();
+    app.fanouts().drain(&NoProgress).await.unwrap();
+    app.batches().drain(&NoProgress).await.unwrap();
     let report = town.digests_at(monday(0)).await;
 
     // The call of fay's first email is not known, so its delivery stays `unknown` and is not
@@ -67,7 +67,7 @@ async fn assert_readable(town: &Town, story: &Story) {
     let request = feed_of(&user("ada"));
     let page = app.feeds().page(&request).await.unwrap();
     let items = page.answer.items.iter();
-    let shown: Vec<&str> = items.map(|item| item.object.as_str()).collect();
+    let shown: Vec<&str> = items.map(|item| item.object_id.as_str()).collect();
     let expected = match (story.batch, story.pushed) {
         (true, true) => vec!["a4", "a5", "a3", "a2", "a1"],
         (true, false) => vec!["a5", "a3", "a2", "a1"],
@@ -76,7 +76,7 @@ async fn assert_readable(town: &Town, story: &Story) {
     };
     assert_eq!(shown, expected);
     let dry_run = DigestRequest { dry_run: true, ..DigestRequest::default() };
-    let due = app.digests().run(&dry_run, &Silent).await.unwrap();
+    let due = app.digests().run(&dry_run, &NoProgress).await.unwrap();
     let events = if story.pushed { 10 } else { 7 };
     assert_eq!(due.due.users, 3);
     assert_eq!(due.due.events, events);

@@ -10,7 +10,7 @@ use tidings::config::Config;
 use tidings::domain::{Fanout, FanoutState, Selector};
 use tidings::operate::open::{Access, open_store};
 use tidings::store::mongo::{Mongo, MongoOptions};
-use tidings::store::{AnyRecord, Diagnostics, Forgettable, RecordKind};
+use tidings::store::{AnyRecord, Diagnostics, ExpiringRecords, RecordKind};
 
 use super::{Story, assert_usable};
 use crate::support::poison::database;
@@ -147,7 +147,7 @@ async fn parts_of_audiences_are_removed_with_their_fan_outs(fresh: Fresh) {
         let part = |part: &Document| part.get_document("_id").unwrap().get_object_id("f").unwrap();
         parts.iter().map(part).collect::<Vec<_>>()
     };
-    let forget = |limit| fresh.forget(Forgettable::Events, noon() + minutes(1), limit);
+    let forget = |limit| fresh.forget(ExpiringRecords::Events, noon() + minutes(1), limit);
 
     assert_eq!(forget(1).await.unwrap(), 1);
     assert_eq!(remaining().await, [1, 3, 4, 5, 6, 7].map(object_id));
@@ -181,7 +181,7 @@ async fn an_event_that_fits_into_no_document_is_imported_once_it_is_done(fresh: 
     let pending = Fanout { audience: Selector::Users(users.collect()).into(), ..fanout(1) };
     let done = Fanout { state: FanoutState::Done, ..pending.clone() };
     let import = |fanout: Fanout| {
-        let line = AnyRecord::from(fanout).line().unwrap();
+        let line = AnyRecord::from(fanout).to_line().unwrap();
         let store = fresh.whole();
         async move { store.import_records(RecordKind::Fanouts, &[line]).await }
     };

@@ -36,7 +36,7 @@ async fn a_file_of_each_schema_version_can_be_used() {
         let path = folder.path().join(format!("{n}.db"));
         write(&path, text);
 
-        let schema = Sqlite::schema_of(&path).await.unwrap();
+        let schema = Sqlite::read_schema(&path).await.unwrap();
         let store = Arc::new(Sqlite::open(&path).await.unwrap());
 
         assert_eq!(schema.version, n);
@@ -57,7 +57,7 @@ async fn a_file_whose_upgrade_fails_is_not_changed() {
     let result = Sqlite::open(&path).await;
 
     assert!(result.is_err());
-    assert_eq!(Sqlite::schema_of(&path).await.unwrap().version, 4);
+    assert_eq!(Sqlite::read_schema(&path).await.unwrap().version, 4);
 }
 
 #[test]

@@ -10,13 +10,13 @@ use std::collections::HashMap;
 use super::{CandidateEvents, Compose, Selection, newest_first};
 use crate::domain::batch::BatchItem;
 use crate::domain::{
-    Batch, BatchState, Day, DaySet, Delivery, EmailContent, Event, Facts, Id, Purpose, User,
-    UserId, UserStacks, classify, distinct,
+    Batch, BatchState, Day, DaySet, Delivery, EligibilityFacts, EmailContent, Event, Id, Purpose,
+    User, UserId, UserStacks, classify, distinct,
 };
 use crate::engine::Result;
 use crate::engine::eligibility;
-use crate::engine::eligibility::event_facts::Catalog;
-use crate::engine::feedback::suppressions::Suppressed;
+use crate::engine::eligibility::event_facts::EventFacts;
+use crate::engine::feedback::suppressions::SuppressedAddresses;
 use crate::store::Stacks;
 
 /// The user of each batch, and the events that they get.
@@ -30,11 +30,11 @@ impl Compose {
         rows: &[Delivery],
         users: &[Option<User>],
         selections: &[Selection],
-        catalog: &mut Catalog,
+        catalog: &mut EventFacts,
     ) -> Result<HashMap<Id, CandidateEvents>> {
         let (mut recipients, mut markers) = (Recipients::new(), HashMap::new());
         for ((row, user), selection) in rows.iter().zip(users).zip(selections) {
-            if let (Some(batch), Some(user)) = (row.occasion.batch(), user) {
+            if let (Some(batch), Some(user)) = (row.source.batch(), user) {
                 recipients.insert(batch, (user, *selection));
                 markers.insert(batch, row.marker);
             }
@@ -66,34 +66,34 @@ impl Compose {
         &self,
         batches: Vec<Batch>,
         recipients: &Recipients<'_>,
-        catalog: &mut Catalog,
+        catalog: &mut EventFacts,
     ) -> Result<HashMap<Id, CandidateEvents>> {
         let (mut events, mut incomplete) = (HashMap::with_capacity(batches.len()), Vec::new());
-        let items = batches.iter().flat_map(|batch| &batch.contents.items);
+        let items = batches.iter().flat_map(|batch| &batch.events.items);
         let kept: Vec<Event> = items.cloned().map(Event::from).collect();
-        catalog.load(kept.iter()).await?;
-        let kept = batches.iter().map(|batch| (batch.id, &batch.contents.items[..]));
+        catalog.load_objects_and_retractions(kept.iter()).await?;
+        let kept = batches.iter().map(|batch| (batch.id, &batch.events.items[..]));
         self.load_mutes(kept, recipients, catalog).await?;
         for batch in batches {
             let (user, selection) = recipients[&batch.id];
             let is_included = |item: &BatchItem| {
                 wants(user, selection, item, catalog)
-                    && catalog.applies(&Event::from(item.clone())).is_some()
+                    && catalog.applicable_object(&Event::from(item.clone())).is_some()
             };
             // Events that were only counted may be muted too.
-            let may_mute = batch.contents.more() > 0 && has_mutes(user, selection);
+            let may_mute = batch.events.omitted_count() > 0 && has_mutes(user, selection);
             if may_mute || !batch.is_complete(is_included) {
                 incomplete.push(batch);
                 continue;
             }
-            let omitted = batch.contents.more();
-            events.insert(batch.id, CandidateEvents::new(batch.key, batch.contents.items, omitted));
+            let omitted = batch.events.omitted_count();
+            events.insert(batch.id, CandidateEvents::new(batch.key, batch.events.items, omitted));
         }
         let stacks = stacks_of(&*self.context.store, &incomplete).await?;
         for batch in incomplete {
-            let items = batch.all_of(stacks.get(&batch.user));
+            let items = batch.all_events(stacks.get(&batch.user));
             let joined: Vec<Event> = items.iter().cloned().map(Event::from).collect();
-            catalog.load(joined.iter()).await?;
+            catalog.load_objects_and_retractions(joined.iter()).await?;
             events.insert(batch.id, CandidateEvents::new(batch.key, items, 0));
         }
         let candidates = events.iter().map(|(id, events)| (*id, &events.items[..]));
@@ -110,7 +110,7 @@ impl Compose {
         &self,
         items: impl Iterator<Item = (Id, &'a [BatchItem])>,
         recipients: &Recipients<'_>,
-        catalog: &mut Catalog,
+        catalog: &mut EventFacts,
     ) -> Result<()> {
         let (policies, mut events) = (&self.context.policies, Vec::<Event>::new());
         for (batch, items) in items {
@@ -130,26 +130,26 @@ impl Compose {
 
     /// Returns the batches of this user that would become an email if they closed now, each with
     /// its content. Ids must be distinct.
-    pub(crate) async fn prospects(
+    pub(crate) async fn select_sendable_batches(
         &self,
         batches: Vec<Batch>,
         user: &User,
     ) -> Result<Vec<(Batch, EmailContent)>> {
-        let suppressed = Suppressed::among(&*self.context.store, [user]).await?;
-        let Ok(scope) = suppressed.scope(user) else {
+        let suppressed = SuppressedAddresses::load_for(&*self.context.store, [user]).await?;
+        let Ok(scope) = suppressed.email_scope(user) else {
             return Ok(Vec::new());
         };
         let recipient = |batch: &Batch| (batch.id, (user, Selection::Wanted(scope)));
         let recipients: Recipients = batches.iter().map(recipient).collect();
-        let mut catalog = Catalog::of_emails(&self.context);
+        let mut catalog = EventFacts::for_emails(&self.context);
         let events = self.select(batches.clone(), &recipients, &mut catalog).await?;
         let newest = newest_first(&events);
         let shown = newest.values().map(|events| (&user.id, events.iter().collect()));
         let shown: Vec<(&UserId, Vec<&Event>)> = shown.collect();
-        let reasons = self.reasons(&shown, &mut catalog).await?;
+        let reasons = self.load_reasons(&shown, &mut catalog).await?;
         let with_content = |batch: Batch| {
             let mut content = self.batch_content(events.get(&batch.id)?, &catalog)?;
-            content.because = reasons.because(&user.id, &content);
+            content.follow_reasons = reasons.followed_things(&user.id, &content);
             Some((batch, content))
         };
         Ok(batches.into_iter().filter_map(with_content).collect())
@@ -161,8 +161,8 @@ pub(in crate::engine::delivery) async fn stacks_of(
     stacks: &dyn Stacks,
     batches: &[Batch],
 ) -> Result<HashMap<UserId, UserStacks>> {
-    let fanouts = batches.iter().flat_map(Batch::own_fanouts);
-    let Some(window) = DaySet::of(fanouts.map(|fanout| Day::of(fanout.time()))) else {
+    let fanouts = batches.iter().flat_map(Batch::fanouts_without_lead);
+    let Some(window) = DaySet::from_days(fanouts.map(|fanout| Day::of(fanout.time()))) else {
         return Ok(HashMap::new());
     };
     let users = distinct(batches.iter().map(|batch| batch.user.clone()));
@@ -176,16 +176,16 @@ fn has_mutes(user: &User, selection: Selection) -> bool {
 }
 
 /// Returns whether a batch may include this event for this user, regardless of its object.
-fn wants(user: &User, selection: Selection, item: &BatchItem, catalog: &Catalog) -> bool {
+fn wants(user: &User, selection: Selection, item: &BatchItem, catalog: &EventFacts) -> bool {
     let Selection::Wanted(scope) = selection else {
         return true;
     };
     let (at, policies) = (item.i.time(), catalog.policies());
     let is_muted = || eligibility::is_muted(&user.mutes, &item.clone().into(), at, catalog);
-    let facts = Facts {
+    let facts = EligibilityFacts {
         before_start: user.start.is_some_and(|start| start.is_after(item.i)),
         muted: has_mutes(user, selection) && is_muted(),
-        ..Facts::default()
+        ..EligibilityFacts::default()
     };
     let purpose = Purpose::Batch(scope);
     classify(&item.t, || at, facts, Some(user), policies, purpose).is_none()

@@ -2,8 +2,8 @@
 //!
 //! It writes nothing, not even the secret that signs links: unsubscribe links lead nowhere. Objects
 //! are current, but retractions after a sent email are ignored. For a sent email, it tries the
-//! choices and mutes that the user may have had ([`Compose::as_sent`]). Start with
-//! [`Compose::story`].
+//! choices and mutes that the user may have had ([`Compose::reconstruct_sent`]). Start with
+//! [`Compose::describe_delivery`].
 
 use std::collections::HashSet;
 
@@ -11,30 +11,30 @@ use chrono::{DateTime, Utc};
 
 use super::{Compose, MANDATORY, NO_RECORD, Selection, WANTED};
 use crate::domain::{
-    BrandName, Delivery, DeliveryState, EmailContent, Event, Mutes, Occasion, User,
+    BrandName, Delivery, DeliverySource, DeliveryState, EmailContent, Event, Mutes, User,
 };
-use crate::email::Place;
+use crate::email::LinkPlaceholder;
 use crate::engine::Result;
 use crate::engine::eligibility;
-use crate::engine::eligibility::event_facts::{Catalog, StackEvents};
-use crate::engine::feedback::suppressions::Suppressed;
-use crate::wire::delivery::{DeliveryRow, DeliveryStory, EmailPreview, Shown};
+use crate::engine::eligibility::event_facts::{EventFacts, StackEvents};
+use crate::engine::feedback::suppressions::SuppressedAddresses;
+use crate::wire::delivery::{DeliveryRow, DeliveryStory, EmailPreview, ShownItem};
 
 /// What an email includes.
-pub(crate) struct Selected {
+pub(crate) struct SelectedEvents {
     pub content: EmailContent,
     /// The events that it shows or counts.
     pub included: HashSet<Event>,
     /// Whether it also counts events that its batch did not keep.
-    pub counts_others: bool,
+    pub counts_omitted: bool,
 }
 
 /// A value, or the reason why there is none.
 type Maybe<T> = Result<T, String>;
 
 /// A sent email, as far as it can be reconstructed.
-pub(crate) struct SentEmail {
-    pub email: Maybe<Selected>,
+pub(crate) struct ReconstructedEmail {
+    pub email: Maybe<SelectedEvents>,
     /// Whether it has as many events as the row recorded.
     pub is_exact: bool,
 }
@@ -43,24 +43,24 @@ impl Compose {
     /// Describes a delivery, with its email as its brand renders it. If the user may only get
     /// mandatory types, the email has only those. If it has none, the full email is shown, with the
     /// reason why the user does not get it.
-    pub async fn story(&self, row: Delivery) -> Result<DeliveryStory> {
+    pub async fn describe_delivery(&self, row: Delivery) -> Result<DeliveryStory> {
         let brand = self.brands_of(std::slice::from_ref(&row)).await?.pop().flatten();
-        if let Some(compose) = self.of_brand(brand.as_ref()) {
+        if let Some(compose) = self.for_brand(brand.as_ref()) {
             return compose.describe(row).await;
         }
         let mut story = self.describe(row).await?;
-        let why = brand.as_ref().map(BrandName::absent).unwrap_or_default();
+        let why = brand.as_ref().map(BrandName::unconfigured_reason).unwrap_or_default();
         (story.email, story.no_email) = (None, Some(why.clone()));
-        let barred = story.barred.or(Some(why));
-        story.barred = barred.filter(|_| !story.row.state.settled());
+        let barred = story.send_obstacle.or(Some(why));
+        story.send_obstacle = barred.filter(|_| !story.row.state.is_settled());
         Ok(story)
     }
 
     async fn describe(&self, row: Delivery) -> Result<DeliveryStory> {
-        let (store, is_settled) = (&self.context.store, row.state.settled());
+        let (store, is_settled) = (&self.context.store, row.state.is_settled());
         let users = store.users(std::slice::from_ref(&row.user)).await?;
         let user = users.iter().flatten().next();
-        let suppressed = Suppressed::among(&**store, user).await?;
+        let suppressed = SuppressedAddresses::load_for(&**store, user).await?;
         let (mut barred, mut mandatory) = (None, None);
         if !is_settled {
             match self.check_allowed(&row, user, &suppressed) {
@@ -75,7 +75,7 @@ impl Compose {
         }
         let selected = match mandatory {
             Some(email) => Ok(email),
-            None if is_settled => self.as_sent(&row, users.clone()).await?.email,
+            None if is_settled => self.reconstruct_sent(&row, users.clone()).await?.email,
             None => self.select_covered(&row, &users, WANTED, true).await?,
         };
         let email = selected
@@ -85,9 +85,9 @@ impl Compose {
         let brand = call.and_then(|call| self.identities.brand_of_call(call).cloned());
         Ok(DeliveryStory {
             to: address.map(ToString::to_string),
-            held_by: row.lease.as_ref().map(|lease| lease.owner.clone()),
-            held_until: row.lease.as_ref().map(|lease| lease.until),
-            barred,
+            leased_by: row.lease.as_ref().map(|lease| lease.owner.clone()),
+            leased_until: row.lease.as_ref().map(|lease| lease.until),
+            send_obstacle: barred,
             no_email: email.as_ref().err().cloned(),
             email: email.ok(),
             row: DeliveryRow { brand, ..row.into() },
@@ -96,13 +96,13 @@ impl Compose {
 
     /// Reconstructs the email of a settled row: the first selection with as many events as the row
     /// recorded, or else the one that follows the user's choices.
-    pub(crate) async fn as_sent(
+    pub(crate) async fn reconstruct_sent(
         &self,
         row: &Delivery,
         mut users: Vec<Option<User>>,
-    ) -> Result<SentEmail> {
+    ) -> Result<ReconstructedEmail> {
         for user in users.iter_mut().flatten() {
-            user.mutes.as_of(row.built_at());
+            user.mutes.remove_started_after(row.built_at());
         }
         let sent = u64::from(row.outcome.items);
         let mut fallback = Err(String::new());
@@ -117,14 +117,14 @@ impl Compose {
             let email = self.select_covered(row, &users, selection, skip_seen).await?;
             let is_exact = email.as_ref().is_ok_and(|email| email.content.total == sent);
             if is_exact || sent == 0 {
-                return Ok(SentEmail { email, is_exact });
+                return Ok(ReconstructedEmail { email, is_exact });
             }
             let replaces = selection == Selection::All && fallback.is_err();
             if !skip_seen && (selection == WANTED || replaces) {
                 fallback = email;
             }
         }
-        Ok(SentEmail { email: fallback, is_exact: false })
+        Ok(ReconstructedEmail { email: fallback, is_exact: false })
     }
 
     /// Selects events that a row covers. `skip_seen` excludes those seen in the feed, if the
@@ -135,7 +135,7 @@ impl Compose {
         users: &[Option<User>],
         selection: Selection,
         skip_seen: bool,
-    ) -> Result<Maybe<Selected>> {
+    ) -> Result<Maybe<SelectedEvents>> {
         let none = |why: &str| Ok(Err(why.to_owned()));
         if row.state == DeliveryState::Canceled {
             return none("it was canceled, so no email was sent");
@@ -144,9 +144,9 @@ impl Compose {
             return none(NO_RECORD);
         };
         let rows = std::slice::from_ref(row);
-        let mut catalog = Catalog::of_emails(&self.context);
-        if row.state.flushes() {
-            catalog = catalog.for_email_of(self.date_of(row));
+        let mut catalog = EventFacts::for_emails(&self.context);
+        if row.state.needs_markers() {
+            catalog = catalog.ignoring_retractions_after(self.date_of(row));
         }
         let mut stacks = self.load_stacks(rows).await?;
         let inboxes = if skip_seen {
@@ -161,12 +161,13 @@ impl Compose {
             users.for_each(|user| user.mutes = Mutes::default());
         }
         let which = StackEvents::All;
-        eligibility::exclude(&mut stacks, &without_mutes, &inboxes, which, &mut catalog).await?;
+        eligibility::exclude_events(&mut stacks, &without_mutes, &inboxes, which, &mut catalog)
+            .await?;
         let chosen = self.choose(rows, users, &stacks, &[selection], &mut catalog).await?;
         if selection == Selection::All {
             let wanted =
                 stacks.iter().flat_map(|stacks| self.select_pending(row, stacks, user, WANTED));
-            let applies = wanted.map(|pending| catalog.applies(pending.event).is_some());
+            let applies = wanted.map(|pending| catalog.applicable_object(pending.event).is_some());
             let applies: Vec<bool> = applies.collect();
             if applies.contains(&true) && applies.contains(&false) {
                 // Events are missing because their objects were withdrawn, not because of the
@@ -175,19 +176,21 @@ impl Compose {
             }
         }
         let Some(content) = self.content(row, &chosen, 0, &catalog) else {
-            return none(match row.occasion {
-                Occasion::Digest(..) => "nothing of it is on their stacks any more, or applies",
-                Occasion::Batch(..) => "nothing is left of its batch that applies",
+            return none(match row.source {
+                DeliverySource::Digest(..) => {
+                    "nothing of it is on their stacks any more, or applies"
+                }
+                DeliverySource::Batch(..) => "nothing is left of its batch that applies",
             });
         };
         let batch = chosen.batches.values().next();
         let batch_items = batch.iter().flat_map(|batch| &batch.items).cloned();
         let digest_events = chosen.digests.iter().flatten().map(|pending| pending.event.clone());
         let events = digest_events.chain(batch_items.map(Event::from));
-        Ok(Ok(Selected {
+        Ok(Ok(SelectedEvents {
             content,
-            included: events.filter(|event| catalog.applies(event).is_some()).collect(),
-            counts_others: batch.is_some_and(|batch| batch.omitted > 0),
+            included: events.filter(|event| catalog.applicable_object(event).is_some()).collect(),
+            counts_omitted: batch.is_some_and(|batch| batch.omitted > 0),
         }))
     }
 
@@ -200,10 +203,10 @@ impl Compose {
     /// Renders an email.
     fn preview(&self, row: &Delivery, user: &User, content: &EmailContent) -> Maybe<EmailPreview> {
         let written = self
-            .rendered(user, content, &row.occasion, self.date_of(row))
+            .render_email(user, content, &row.source, self.date_of(row))
             .map_err(|error| format!("it cannot be rendered: {error}"))?;
-        let filled = written.content.with(Place::nowhere);
-        let items = content.items().map(|(kind, item)| Shown {
+        let filled = written.content.fill_with(LinkPlaceholder::preview_url);
+        let items = content.items().map(|(kind, item)| ShownItem {
             kind: kind.clone(),
             object: item.id.clone(),
             title: item.object.title.clone(),
@@ -213,7 +216,7 @@ impl Compose {
             text: filled.text,
             html: filled.html,
             items: items.collect(),
-            more: content.more(),
+            more: content.hidden_count(),
         })
     }
 }

@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use chrono_tz::Tz;
 
-use crate::domain::email_content::{EmailItem, Followed};
+use crate::domain::email_content::{EmailItem, FollowReason};
 use crate::domain::{Cadence, Details, EmailContent, Event, FollowKey, Object, ObjectKey, UserId};
 use crate::email;
 use crate::engine::Result;
-use crate::engine::eligibility::event_facts::Catalog;
+use crate::engine::eligibility::event_facts::EventFacts;
 
 /// A build is full when its contents have this many bytes.
 const MAX_BYTES: usize = 16 << 20;
@@ -73,14 +73,14 @@ const MAX_NAMED: usize = 3;
 #[derive(Debug, Default)]
 pub(crate) struct Reasons {
     /// The names of followed keys.
-    named: HashMap<FollowKey, Followed>,
+    named: HashMap<FollowKey, FollowReason>,
     following: HashSet<(FollowKey, UserId)>,
 }
 
 impl Reasons {
     /// Loads the follows of these users that concern their events. The details of the events must
     /// be in the catalog.
-    pub(super) async fn of(shown: &[(&UserId, Vec<&Event>)], catalog: &Catalog) -> Result<Self> {
+    pub(super) async fn of(shown: &[(&UserId, Vec<&Event>)], catalog: &EventFacts) -> Result<Self> {
         let mut pairs: BTreeSet<(FollowKey, &UserId)> = BTreeSet::new();
         for (user, events) in shown {
             let details =
@@ -91,8 +91,8 @@ impl Reasons {
         let keys: BTreeSet<&FollowKey> = pairs.iter().map(|(key, _)| key).collect();
         let object_keys: Vec<ObjectKey> =
             keys.iter().map(|key| ObjectKey::stored(key.as_str())).collect();
-        let objects = catalog.records(&object_keys).await?;
-        let mut named: HashMap<FollowKey, Followed> = HashMap::new();
+        let objects = catalog.read_objects(&object_keys).await?;
+        let mut named: HashMap<FollowKey, FollowReason> = HashMap::new();
         for (key, object) in keys.into_iter().zip(objects) {
             if let Some(followed) = object.and_then(|object| named_by(key, object)) {
                 named.insert(key.clone(), followed);
@@ -111,7 +111,11 @@ impl Reasons {
     }
 
     /// Returns the followed things that concern the email's items, those with the most items first.
-    pub(crate) fn because(&self, user: &UserId, content: &EmailContent) -> Vec<Followed> {
+    pub(crate) fn followed_things(
+        &self,
+        user: &UserId,
+        content: &EmailContent,
+    ) -> Vec<FollowReason> {
         let mut counts: Vec<(FollowKey, usize)> = Vec::new();
         for key in content.items().filter_map(|(_, item)| self.followed_key(user, item)) {
             match counts.iter_mut().find(|(known, _)| *known == key) {
@@ -133,7 +137,11 @@ impl Reasons {
 }
 
 /// Returns the name and link of a followed object, if it is notifiable and has a title.
-fn named_by(key: &FollowKey, object: Object) -> Option<Followed> {
+fn named_by(key: &FollowKey, object: Object) -> Option<FollowReason> {
     let title = object.title.filter(|title| !title.trim().is_empty());
-    Some(Followed { key: key.clone(), name: title.filter(|_| object.notifiable)?, url: object.url })
+    Some(FollowReason {
+        key: key.clone(),
+        name: title.filter(|_| object.notifiable)?,
+        url: object.url,
+    })
 }

@@ -19,8 +19,8 @@ use super::super::throttle::{MAX_CHECK_AGE, ThrottleState};
 use super::Sender;
 use crate::domain::delivery::{Handover, Transition};
 use crate::domain::{Delivery, DeliveryState};
-use crate::email::{Certainty, Message, Outcome, Permit};
-use crate::engine::{Result, came_to, crash};
+use crate::email::{Message, Outcome, Resolution, SendPermit};
+use crate::engine::{Result, crash, task_output};
 
 impl Sender {
     /// Builds and sends pending rows. Rows that may not be sent now are deferred.
@@ -106,7 +106,7 @@ impl Sender {
                     None => break,
                 }
             };
-            match ended.map(came_to) {
+            match ended.map(task_output) {
                 Some(Ok(to_send_alone)) => {
                     calls.extend(to_send_alone.into_iter().map(|email| vec![email]));
                 }
@@ -129,7 +129,7 @@ impl Sender {
     fn next_call(&self, calls: &mut VecDeque<Vec<BuiltEmail>>) -> Option<Vec<BuiltEmail>> {
         let mut call = calls.pop_front()?;
         let is_proven = self.throttle.account.state().is_proven(self.context.clock.now());
-        if call.len() > 1 && self.retry.certainty == Certainty::Never && !is_proven {
+        if call.len() > 1 && self.retry.certainty == Resolution::Impossible && !is_proven {
             let others = call.split_off(1);
             calls.push_front(others);
         }
@@ -154,7 +154,7 @@ impl Sender {
         let mut take_emails = |indices: Vec<usize>| -> Vec<BuiltEmail> {
             indices.into_iter().filter_map(|index| emails[index].take()).collect()
         };
-        self.mailer.calls(&messages).into_iter().map(&mut take_emails).collect()
+        self.mailer.split_into_calls(&messages).into_iter().map(&mut take_emails).collect()
     }
 
     /// Makes a call for the first time. Returns the emails that must be sent alone.
@@ -166,7 +166,7 @@ impl Sender {
     ) -> Result<Vec<BuiltEmail>> {
         let permit = self.throttle.send_permit(built_at);
         let permit = self.throttle.fresh_permit(permit, checked_at);
-        if permit.withheld().is_some() {
+        if permit.withheld_reason().is_some() {
             // Marking the rows as `sending` would count an attempt. Stale emails are built again.
             return Ok(emails);
         }
@@ -209,7 +209,7 @@ impl Sender {
         crash::point("before-recall");
         let rejected = emails.into_iter().enumerate().filter(|(index, _)| indices.contains(index));
         let mut rejected: Vec<BuiltEmail> = rejected.map(|(_, email)| email).collect();
-        let recall = |email: &BuiltEmail| Transition::Recall(email.row.id.clone());
+        let recall = |email: &BuiltEmail| Transition::ReturnToPending(email.row.id.clone());
         let (recalls, now) = (rejected.iter().map(recall).collect(), self.context.clock.now());
         let mut applied = self.ledger.advance(recalls, now).await?.into_iter();
         crash::point("after-recall");
@@ -226,7 +226,7 @@ impl Sender {
         reference: &str,
         emails: &[BuiltEmail],
         attempt: Attempt,
-        permit: &Permit,
+        permit: &SendPermit,
     ) -> Result<Decisions> {
         if emails.is_empty() {
             return Ok(Decisions::default());
@@ -273,7 +273,7 @@ impl Sender {
         &self,
         reference: &str,
         emails: &[BuiltEmail],
-        permit: &Permit,
+        permit: &SendPermit,
     ) -> (Vec<Outcome>, Option<DateTime<Utc>>) {
         let messages: Vec<Message> = emails.iter().map(|email| email.message.clone()).collect();
         if let Err((reason, until)) = self.throttle.before_send(permit).await {
@@ -281,7 +281,9 @@ impl Sender {
         }
         let start = Instant::now();
         let outcomes = self.mailer.send(reference, &messages, permit).await;
-        self.context.metrics.called(start.elapsed(), outcomes.iter().map(Outcome::as_str));
+        self.context
+            .metrics
+            .record_provider_call(start.elapsed(), outcomes.iter().map(Outcome::as_str));
         (outcomes, None)
     }
 

@@ -15,9 +15,9 @@ use super::super::throttle::ThrottleState;
 use super::Sender;
 use crate::domain::delivery::Settlement;
 use crate::domain::{Delivery, DeliveryId, DeliveryState};
-use crate::email::{Certainty, Permit, QueryAnswer, Silence};
+use crate::email::{QueryAnswer, QueryFailure, Resolution, SendPermit};
 use crate::engine::{Result, crash};
-use crate::store::{Claim, Release};
+use crate::store::{LeasesToEnd, RowsToLease};
 
 /// The reason for a `sending` row that has none.
 const DIED: &str = "the worker that sent it died before it saw the answer";
@@ -48,20 +48,20 @@ impl Sender {
     async fn resolve_call(&self, call: &str, claimed: Vec<Delivery>) -> Result<Decisions> {
         let (store, now) = (&self.context.store, self.context.clock.now());
         let name = format!("call:{call}");
-        let lease = self.context.lease_until(now + self.ledger.lease());
+        let lease = self.context.lease_until(now + self.ledger.lease_duration());
         let permit = self.throttle.send_permit(now);
         if !store.lease(&name, &lease, now).await? {
             // Another worker resolves the call and takes over these rows.
             let later = now + self.retry.settings.ask_after;
             return self.check_again_at(&claimed, later).await;
         }
-        let rows = self.ledger.claim(&Claim::Call(call), now).await?;
+        let rows = self.ledger.claim(&RowsToLease::Call(call), now).await?;
         self.ledger.tally.record_started(&rows);
         let ids: Vec<DeliveryId> = rows.iter().map(|row| row.id.clone()).collect();
         let resolved = self.resolve_rows(call, rows, now, permit).boxed();
         let resolved = self.ledger.renew_while(&ids, resolved).await;
         let owner = &self.context.owner;
-        store.release(&Release::Lease { name: &name, owner }).await?;
+        store.release(&LeasesToEnd::Lease { name: &name, owner }).await?;
         resolved
     }
 
@@ -70,7 +70,7 @@ impl Sender {
         call: &str,
         rows: Vec<Delivery>,
         now: DateTime<Utc>,
-        permit: Permit,
+        permit: SendPermit,
     ) -> Result<Decisions> {
         let certainty = self.retry.certainty;
         // Another account does not know the call.
@@ -78,14 +78,14 @@ impl Sender {
         let called_at = rows.iter().filter_map(|row| row.attempts.called_at).max();
         let can_resolve = |called_at: &DateTime<Utc>| {
             is_known
-                && certainty != Certainty::Never
+                && certainty != Resolution::Impossible
                 && now < self.retry.resolve_deadline(*called_at)
         };
         let Some(called_at) = called_at.filter(can_resolve) else {
             return self.give_up(&rows).await;
         };
         match self.throttle.before_call().await? {
-            ThrottleState::Open if certainty == Certainty::Ask => {
+            ThrottleState::Open if certainty == Resolution::Query => {
                 self.ask(call, &rows, called_at, now).await
             }
             ThrottleState::Open => self.repeat(call, rows, called_at, now, permit).await,
@@ -106,7 +106,7 @@ impl Sender {
         mut rows: Vec<Delivery>,
         called_at: DateTime<Utc>,
         now: DateTime<Utc>,
-        permit: Permit,
+        permit: SendPermit,
     ) -> Result<Decisions> {
         rows.sort_unstable_by(|a, b| a.user.cmp(&b.user));
         let built = self.compose.build(&rows, called_at).await?;
@@ -156,16 +156,16 @@ impl Sender {
         }
         let next = self.retry.next_check(called_at, now);
         let ids: Vec<DeliveryId> = rows.iter().map(|row| row.id.clone()).collect();
-        if let Err((_, until)) = self.throttle.before_send(&Permit::always()).await {
+        if let Err((_, until)) = self.throttle.before_send(&SendPermit::always()).await {
             return self.check_again_at(rows, until.unwrap_or(next)).await;
         }
-        let answers = self.mailer.ask(call, &ids).await;
+        let answers = self.mailer.query_outcomes(call, &ids).await;
         // The provider's wait starts when its answer arrives.
         let answered_at = self.context.clock.now();
         crash::point("after-ask");
         let mut closed_until = None;
         let silence = std::iter::repeat_with(|| {
-            QueryAnswer::Silent("the provider said nothing about it".into())
+            QueryAnswer::Failed("the provider said nothing about it".into())
         });
         let mut decisions = Decisions::default();
         for (row, answer) in rows.iter().zip(answers.into_iter().chain(silence)) {
@@ -181,7 +181,7 @@ impl Sender {
                     let reason = "the provider does not know it yet";
                     decisions.defer(row, DeliveryState::Sending, next, reason);
                 }
-                QueryAnswer::Silent(Silence { reason, after }) => {
+                QueryAnswer::Failed(QueryFailure { reason, min_wait: after }) => {
                     let wait = after.and_then(|wait| TimeDelta::from_std(wait).ok());
                     let until = wait.map(|wait| answered_at + wait);
                     closed_until = closed_until.max(until);

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use crate::domain::{
-    Address, Invalid, ModelName, NameErrorKind as InvalidKind, Object, ObjectId, ObjectKey, Reason,
+    Address, InvalidKind, InvalidValue, ModelName, Object, ObjectId, ObjectKey, SuppressionReason,
 };
 use crate::engine::feedback::suppressions::SuppressionInput;
 use crate::engine::ingest::{EventInput, NewEvent};
@@ -30,7 +30,7 @@ pub enum ImportKind {
     Events,
     /// Suppressed addresses, as JSON or as text whose first field is the address. The reason
     /// applies to lines that name none.
-    Suppressions(Reason),
+    Suppressions(SuppressionReason),
 }
 
 /// A parsed line.
@@ -42,33 +42,33 @@ pub(super) enum ImportedRecord {
     Suppression(SuppressionInput),
 }
 
-type Result<T, E = Mistake> = std::result::Result<T, E>;
+type Result<T, E = LineError> = std::result::Result<T, E>;
 
 pub(super) fn parse(kind: &ImportKind, line: &[u8]) -> Result<ImportedRecord> {
     match kind {
         ImportKind::Users => {
-            let user: UserInput = read(line)?;
+            let user: UserInput = parse_object(line)?;
             if user.id.is_none() {
-                return Err(Mistake::missing("`id`"));
+                return Err(LineError::missing_field("`id`"));
             }
             user.check()?;
             Ok(ImportedRecord::User(Box::new(user)))
         }
-        ImportKind::Follows => Ok(ImportedRecord::Follow(read(line)?)),
+        ImportKind::Follows => Ok(ImportedRecord::Follow(parse_object(line)?)),
         ImportKind::Objects(model) => {
-            let object: Object<json_fields::NameOrNumber> = read(line)?;
-            let key = |id: json_fields::NameOrNumber| -> Result<ObjectKey, Invalid> {
+            let object: Object<json_fields::NameOrNumber> = parse_object(line)?;
+            let key = |id: json_fields::NameOrNumber| -> Result<ObjectKey, InvalidValue> {
                 let id: ObjectId = id.parse()?;
-                ObjectKey::of(model.as_ref(), &id).as_str().parse()
+                ObjectKey::from_parts(model.as_ref(), &id).as_str().parse()
             };
-            let object = object.map_key(key).map_err(|invalid: Invalid| Mistake {
+            let object = object.map_key(key).map_err(|invalid: InvalidValue| LineError {
                 field: Some("id".to_owned()),
                 why: invalid.to_string(),
             })?;
             Ok(ImportedRecord::Object(Box::new(object)))
         }
         ImportKind::Events => {
-            let mut event: EventInput = read(line)?;
+            let mut event: EventInput = parse_object(line)?;
             // Without a key, importing the same line again would accept a second event.
             event.key.get_or_insert_with(|| {
                 format!("import:{}", hex::encode(Sha256::digest(line.trim_ascii())))
@@ -76,9 +76,9 @@ pub(super) fn parse(kind: &ImportKind, line: &[u8]) -> Result<ImportedRecord> {
             Ok(ImportedRecord::Event(Box::new(event.into_request()?)))
         }
         ImportKind::Suppressions(reason) if line.trim_ascii_start().starts_with(b"{") => {
-            let mut fields: Map<String, Value> = read(line)?;
+            let mut fields: Map<String, Value> = parse_object(line)?;
             fields.entry("reason").or_insert(Value::from(reason.as_str()));
-            read_value(Value::Object(fields)).map(ImportedRecord::Suppression)
+            parse_value(Value::Object(fields)).map(ImportedRecord::Suppression)
         }
         ImportKind::Suppressions(reason) => {
             let address = Address::new(first_field(line)?).map_err(|why| why.to_string())?;
@@ -109,20 +109,20 @@ fn first_field(line: &[u8]) -> Result<&str, String> {
 
 /// Why a line is rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Mistake {
+pub(crate) struct LineError {
     /// The invalid field, such as `digest.hour`; `None` if the error is not about one field.
     pub field: Option<String>,
     pub why: String,
 }
 
-impl Mistake {
+impl LineError {
     /// Creates the error for a required field that is missing.
-    pub(crate) fn missing(field: impl Display) -> Self {
+    pub(crate) fn missing_field(field: impl Display) -> Self {
         format!("has no field {field}, which is needed").into()
     }
 
     /// Creates the error for an event that was parsed but is not accepted.
-    pub(crate) fn of_event(invalid: Invalid) -> Self {
+    pub(crate) fn from_event_error(invalid: InvalidValue) -> Self {
         let field = match invalid.kind {
             InvalidKind::Time => Some("at".to_owned()),
             InvalidKind::Type => Some("type".to_owned()),
@@ -132,20 +132,20 @@ impl Mistake {
     }
 }
 
-impl From<String> for Mistake {
+impl From<String> for LineError {
     fn from(why: String) -> Self {
         Self { field: None, why }
     }
 }
 
-impl From<Invalid> for Mistake {
-    fn from(invalid: Invalid) -> Self {
+impl From<InvalidValue> for LineError {
+    fn from(invalid: InvalidValue) -> Self {
         invalid.to_string().into()
     }
 }
 
 /// Parses the JSON object on a line.
-pub(crate) fn read<T: DeserializeOwned>(line: &[u8]) -> Result<T, Mistake> {
+pub(crate) fn parse_object<T: DeserializeOwned>(line: &[u8]) -> Result<T, LineError> {
     // Some editors write a byte order mark at the start of a file. Without the line end, an error
     // at the end of a line has a column on that line.
     let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line).trim_ascii_end();
@@ -162,12 +162,12 @@ pub(crate) fn read<T: DeserializeOwned>(line: &[u8]) -> Result<T, Mistake> {
 }
 
 /// Deserializes an object that was parsed before.
-pub(crate) fn read_value<T: DeserializeOwned>(object: Value) -> Result<T, Mistake> {
+pub(crate) fn parse_value<T: DeserializeOwned>(object: Value) -> Result<T, LineError> {
     serde_path_to_error::deserialize(object)
         .map_err(|error| json_mistake(error.path().to_string(), error.inner()))
 }
 
-fn json_mistake(field: String, error: &serde_json::Error) -> Mistake {
+fn json_mistake(field: String, error: &serde_json::Error) -> LineError {
     let (column, text) = (error.column(), error.to_string());
     let position = format!(" at line {} column {column}", error.line());
     let why = text.strip_suffix(&position).unwrap_or(&text);
@@ -181,12 +181,12 @@ fn json_mistake(field: String, error: &serde_json::Error) -> Mistake {
         return format!("is not JSON at column {column}: {why}").into();
     }
     let why = match why.strip_prefix("missing field ") {
-        Some(missing) => Mistake::missing(missing).why,
+        Some(missing) => LineError::missing_field(missing).why,
         None => why.to_owned(),
     };
     // These paths stand for the whole object.
     let field = Some(field).filter(|field| !matches!(field.as_str(), "" | "."));
-    Mistake { field, why }
+    LineError { field, why }
 }
 
 #[cfg(test)]
@@ -195,7 +195,7 @@ mod tests {
     use crate::wire::transfer::BadLine;
 
     fn error_of<T: DeserializeOwned>(line: &str) -> String {
-        let mistake = read::<T>(line.as_bytes()).err().unwrap();
+        let mistake = parse_object::<T>(line.as_bytes()).err().unwrap();
         BadLine::new(1, mistake).to_string()
     }
 
@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(error_of::<UserInput>("{\"id\": \"a\"\n"), half);
         let two = error_of::<UserInput>("{\"id\": \"a\"} {}");
         assert_eq!(two, "line 1: is not JSON at column 13: trailing characters");
-        assert!(read::<UserInput>("\u{feff}{\"id\": \"a\"}\r\n".as_bytes()).is_ok());
+        assert!(parse_object::<UserInput>("\u{feff}{\"id\": \"a\"}\r\n".as_bytes()).is_ok());
     }
 
     #[test]

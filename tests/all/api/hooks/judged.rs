@@ -10,7 +10,7 @@ use tidings::domain::ReportKind::{
     Bounced as Hard, Complained as Spam, Delayed as Soft, Refused, Unsubscribed as Stop,
 };
 use tidings::email::Provider;
-use tidings::email::hooks::Posted;
+use tidings::email::hooks::HookRequest;
 
 use super::signing::{config, sign};
 use crate::support::town::monday;
@@ -196,19 +196,19 @@ fn reports_of_failed_emails_are_classified_by_their_status() {
             let mut headers = signed.headers.iter();
             headers.find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
         };
-        let posted = Posted {
-            key: config.hooks.keys.of(provider).unwrap(),
+        let posted = HookRequest {
+            key: config.hooks.keys.get(provider).unwrap(),
             now,
             header: &header,
             body: &signed.body,
             certificate: Some(include_bytes!("sns.pem").as_slice().into()),
         };
 
-        let verified = (Provider::named(provider).unwrap().hook)(&posted);
+        let verified = (Provider::find(provider).unwrap().read_reports)(&posted);
 
         let row = format!("{provider} {kind} {status}");
         let verified = verified.unwrap_or_else(|refused| panic!("{row}: {refused:?}"));
-        let kinds: Vec<ReportKind> = verified.reports.iter().map(|one| one.news).collect();
+        let kinds: Vec<ReportKind> = verified.reports.iter().map(|one| one.kind).collect();
         assert_eq!(kinds, [*expected], "{row}");
     }
 }

@@ -69,7 +69,7 @@ async fn a_report_from_before_a_lift_changes_nothing(fresh: Fresh) {
         lift_at(&api, lifted + 1).await;
     }
     let ada = fresh.user_record(&user("ada")).await;
-    assert!(ada.unwrap().mailable().is_ok(), "an old report unsubscribed");
+    assert!(ada.unwrap().mailable_address().is_ok(), "an old report unsubscribed");
     api.stop().await;
 }
 

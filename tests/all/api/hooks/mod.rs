@@ -13,8 +13,8 @@ mod ses;
 mod signing;
 
 use serde_json::{Value, json};
-use tidings::domain::user::Unmailable;
-use tidings::domain::{Address, DeliveryId, Reason, ReportKind, Suppression, User};
+use tidings::domain::user::UnmailableReason;
+use tidings::domain::{Address, DeliveryId, ReportKind, Suppression, SuppressionReason, User};
 
 use super::{Answer, Api};
 use crate::support::town::{Town, followers_of, monday, mostly_on_sqlite};
@@ -226,14 +226,14 @@ async fn every_provider_can_report_every_outcome(fresh: Fresh) {
             assert_eq!((answer.status, &answer.body["taken"]), (200, &json!(1)), "{about}");
             let reason = match news {
                 ReportKind::Delivered | ReportKind::Delayed | ReportKind::Refused => None,
-                ReportKind::Unsubscribed => Some(Reason::Unsubscribe),
-                ReportKind::Bounced => Some(Reason::HardBounce),
-                ReportKind::Complained => Some(Reason::Complaint),
+                ReportKind::Unsubscribed => Some(SuppressionReason::Unsubscribe),
+                ReportKind::Bounced => Some(SuppressionReason::HardBounce),
+                ReportKind::Complained => Some(SuppressionReason::Complaint),
             };
             let current = suppression(&api, "ada@example.org").await;
             assert_eq!(current.as_ref().map(|one| one.reason), reason, "{about}");
             let ada = fresh.user_record(&user("ada")).await.unwrap();
-            let unsubscribed = ada.mailable() == Err(Unmailable::Unsubscribed);
+            let unsubscribed = ada.mailable_address() == Err(UnmailableReason::Unsubscribed);
             assert_eq!(unsubscribed, news == ReportKind::Unsubscribed, "{about}");
             let restore = |ada: &mut User| {
                 let rev = ada.revision;
@@ -308,7 +308,7 @@ async fn consecutive_soft_bounces_suppress_an_address(fresh: Fresh) {
     }
 
     let current = suppression(&api, "ada@example.org").await.unwrap();
-    assert_eq!(current.reason, Reason::SoftBounces);
+    assert_eq!(current.reason, SuppressionReason::SoftBounces);
     api.stop().await;
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Settings, TestRunner};
-use tidings::domain::{DeliveryId, Reason, ReportKind};
+use tidings::domain::{DeliveryId, ReportKind, SuppressionReason};
 
 use super::{Event, PROVIDERS, email_to, emailed, tag_of};
 use crate::api::Api;
@@ -17,7 +17,7 @@ mostly_on_sqlite! {
 
 /// The final state: the report recorded for each email, and the reason of each suppression, with
 /// their times.
-type FinalState = (Vec<Option<(ReportKind, i64)>>, BTreeMap<String, (Reason, i64)>);
+type FinalState = (Vec<Option<(ReportKind, i64)>>, BTreeMap<String, (SuppressionReason, i64)>);
 
 /// An event: the index of the email, of the provider and of the kind, and its delay in seconds.
 type EventSpec = (usize, usize, usize, i64);

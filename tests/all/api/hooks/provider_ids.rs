@@ -38,7 +38,7 @@ async fn a_provider_id_of_several_emails_matches_none(fresh: Fresh) {
     fresh.open(&rows).await.unwrap();
     let sent = rows.each_ref().map(|row| Settlement {
         provider_id: Some("both".into()),
-        ..Settlement::of(row, DeliveryState::Sent, 1, None)
+        ..Settlement::for_row(row, DeliveryState::Sent, 1, None)
     });
     let sent = fresh.settle("one", noon(), &sent).await;
     assert_eq!(sent, [true, true]);
