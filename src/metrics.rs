@@ -2,8 +2,8 @@
 //!
 //! All names, units and buckets are here. A label has one of a few values that the program or its
 //! configuration defines, never a user, object, address or id. Recording never fails, and never
-//! waits for the store. The store's state comes in as one value ([`StoreGauges`]). A test compares these
-//! metrics with `ops/` and `docs/reference/metrics.md`.
+//! waits for the store. The store's state comes in as one value ([`StoreGauges`]). A test compares
+//! these metrics with `ops/` and `docs/reference/metrics.md`.
 
 use std::borrow::Cow;
 use std::collections::HashSet;

@@ -73,8 +73,8 @@ pub fn mode_if_open_to_others(path: &Path) -> Option<String> {
     mode_open_to(GROUP_AND_WORLD, path)
 }
 
-/// Like [`mode_if_open_to_others`], but for users outside the file's group. An administrator may own a file
-/// that a service reads through its group.
+/// Like [`mode_if_open_to_others`], but for users outside the file's group. An administrator may
+/// own a file that a service reads through its group.
 pub fn mode_if_open_to_world(path: &Path) -> Option<String> {
     mode_open_to(WORLD, path)
 }

@@ -190,7 +190,8 @@ impl Audience {
         }
     }
 
-    /// Returns whether the audience names at most [`MAX_SMALL_AUDIENCE`] users and excludes at most [`MAX_SMALL_AUDIENCE`].
+    /// Returns whether the audience names at most [`MAX_SMALL_AUDIENCE`] users and excludes at most
+    /// [`MAX_SMALL_AUDIENCE`].
     pub fn is_small(&self) -> bool {
         matches!(&self.to, Selector::Users(users) if users.len() <= MAX_SMALL_AUDIENCE)
             && self.except.len() <= MAX_SMALL_AUDIENCE

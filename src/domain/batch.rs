@@ -113,9 +113,9 @@ named_enum! {
 /// `max_wait`, and no slow clock closes a batch early.
 ///
 /// Quiet hours defer a batch in two ways. Events that join during them carry their end
-/// ([`BatchPolicy::deferred_until`]). Otherwise the worker defers a batch that becomes due during them
-/// ([`Accumulator::defer`]). When the deferral has ended, the batch is due, even if the worker is
-/// late.
+/// ([`BatchPolicy::deferred_until`]). Otherwise the worker defers a batch that becomes due during
+/// them ([`Accumulator::defer`]). When the deferral has ended, the batch is due, even if the worker
+/// is late.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Batch {
     /// The id, made when the batch was opened. Lists are ordered by it, newest first.

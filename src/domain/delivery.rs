@@ -330,7 +330,8 @@ impl Settlement {
         }
     }
 
-    /// Changes the cause of a failure to [`SettlementCause::GivenUp`]. The cause of an unknown outcome stays.
+    /// Changes the cause of a failure to [`SettlementCause::GivenUp`]. The cause of an unknown
+    /// outcome stays.
     #[must_use]
     pub fn into_given_up(self) -> Self {
         let is_failure = self.state == DeliveryState::Failed;

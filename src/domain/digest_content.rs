@@ -30,7 +30,8 @@ pub fn digest_events<'a>(
     user_stacks.pending_where(|event, day| is_chosen(event, day, user, scope, policies))
 }
 
-/// Returns the events of [`digest_events`] that this delivery covers. Its own marker hides none of them.
+/// Returns the events of [`digest_events`] that this delivery covers. Its own marker hides none of
+/// them.
 pub fn delivery_events<'a>(
     row: &Delivery,
     user_stacks: &'a UserStacks,

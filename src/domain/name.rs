@@ -285,7 +285,8 @@ impl BrandName {
         format!("the brand {self} is not configured")
     }
 
-    /// Returns the brand that an email waits for, if the reason is one from [`Self::unconfigured_reason`].
+    /// Returns the brand that an email waits for, if the reason is one from
+    /// [`Self::unconfigured_reason`].
     pub fn from_unconfigured_reason(reason: &str) -> Option<Self> {
         let name = reason.strip_prefix("the brand ")?;
         name.strip_suffix(" is not configured").map(Self::stored)

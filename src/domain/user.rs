@@ -29,8 +29,8 @@ pub struct TypePreference {
     /// When the user chose the route. It emails no earlier events.
     #[serde(skip)]
     pub since: DateTime<Utc>,
-    /// How long the user's batches collect events, instead of the type's parse_window: see [`parse_window`].
-    /// Other routes than `batch` ignore it.
+    /// How long the user's batches collect events, instead of the type's window: see
+    /// [`parse_window`]. Other routes than `batch` ignore it.
     #[serde(serialize_with = "write_window")]
     pub window: Option<TimeDelta>,
 }

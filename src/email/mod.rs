@@ -131,8 +131,8 @@ pub enum Outcome {
     /// The server does not accept this recipient or this content now, but may later. Other messages
     /// are not affected.
     Deferred(String),
-    /// The send permit ([`SendPermit`]) ended before the message was complete, so it was certainly not
-    /// accepted. The reason says why it ended.
+    /// The send permit ([`SendPermit`]) ended before the message was complete, so it was certainly
+    /// not accepted. The reason says why it ended.
     Withheld(String),
     /// The message was certainly not accepted. Every other message will fail too until an operator
     /// acts, for example because of a bad key or a suspended account.
@@ -245,13 +245,13 @@ pub trait Mailer: Send + Sync {
         (0..messages.len()).map(|index| vec![index]).collect()
     }
 
-    /// Makes one call, for messages that [`Mailer::split_into_calls`] grouped, and returns an outcome for
-    /// each, in order.
+    /// Makes one call, for messages that [`Mailer::split_into_calls`] grouped, and returns an
+    /// outcome for each, in order.
     ///
     /// `reference` identifies the call in the ledger: at most 64 ASCII letters, digits, `-` and
-    /// `_`. It serves as the idempotency key, or as the key for [`Mailer::query_outcomes`]. A call that is
-    /// repeated under its reference must contain the same deliveries. Nothing is sent once `permit`
-    /// is over.
+    /// `_`. It serves as the idempotency key, or as the key for [`Mailer::query_outcomes`]. A call
+    /// that is repeated under its reference must contain the same deliveries. Nothing is sent once
+    /// `permit` is over.
     ///
     /// If the future is dropped, all outcomes are unknown.
     async fn send(

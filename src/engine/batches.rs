@@ -2,7 +2,8 @@
 //!
 //! [`Accumulator`] decides each change, and the store applies it by compare-and-set. Therefore a
 //! user has one open batch per key under any race, and an event joins once. Fan-outs call
-//! [`BatchService::join`], workers [`BatchService::end_due_batches`], and operators the other methods.
+//! [`BatchService::join`], workers [`BatchService::end_due_batches`], and operators the other
+//! methods.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

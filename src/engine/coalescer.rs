@@ -98,7 +98,8 @@ where
         }
     }
 
-    /// Removes up to [`MAX_REQUESTS_PER_CALL`] requests from the queue and discards those of dropped callers.
+    /// Removes up to [`MAX_REQUESTS_PER_CALL`] requests from the queue and discards those of
+    /// dropped callers.
     fn take_batch(&self) -> Vec<WaitingCall<Q, A>> {
         let mut waiting = self.waiting();
         waiting.retain(|call| !call.reply.is_closed());

@@ -55,7 +55,8 @@ pub struct DigestRequest {
 /// Receives the digests that a dry run finds, in the order of user ids.
 pub type OnDigest<'a> = dyn FnMut(EmailDraft) + Send + 'a;
 
-/// Runs digests: finds the due ones and sends or only shows them. Start with [`DigestService::run`].
+/// Runs digests: finds the due ones and sends or only shows them. Start with
+/// [`DigestService::run`].
 pub struct DigestService {
     /// Sends the due digests.
     pub sender: Sender,

@@ -214,8 +214,8 @@ const DIGEST_NOTE: &str = "activity-digest";
 
 /// Records that a worker runs, and when digests last ran, for `status`.
 ///
-/// All workers share one note, and write it every [`HEARTBEAT_INTERVAL`]. After [`HEARTBEAT_TIMEOUT`] without a
-/// write, no worker counts as running.
+/// All workers share one note, and write it every [`HEARTBEAT_INTERVAL`]. After
+/// [`HEARTBEAT_TIMEOUT`] without a write, no worker counts as running.
 pub struct Activity {
     pub(crate) context: Arc<Context>,
 }

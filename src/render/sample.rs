@@ -1,8 +1,9 @@
 //! Sample emails with invented content, for previews and for templates, which must render them
 //! before they are used.
 //!
-//! They are built like real emails, by [`build_digest_content`] and [`build_batch_content`]. They contain one event and
-//! many, objects with every field and objects with none. Start with [`Samples::digests`].
+//! They are built like real emails, by [`build_digest_content`] and [`build_batch_content`]. They
+//! contain one event and many, objects with every field and objects with none. Start with
+//! [`Samples::digests`].
 
 use std::sync::Arc;
 

@@ -120,9 +120,10 @@ macro_rules! contract {
 contract! {
     /// The day collections.
     ///
-    /// A malformed document affects only its owner. It is reported in the result ([`PushOutcome::defects`],
-    /// [`DefectiveStack`]) or on its stack ([`crate::domain::Stack::defect`]), and all other users are
-    /// processed. A document without a valid user id is skipped.
+    /// A malformed document affects only its owner. It is reported in the result
+    /// ([`PushOutcome::defects`], [`DefectiveStack`]) or on its stack
+    /// ([`crate::domain::Stack::defect`]), and all other users are processed. A document without a
+    /// valid user id is skipped.
     trait Stacks {
         /// After this returns, all reads through this handle reflect every write that was
         /// acknowledged to any client before the call. This applies to all records, not only to
@@ -167,8 +168,8 @@ contract! {
 
     /// Whole days, exports and imports of all records, and the removal of old ones.
     trait Days {
-        /// Returns the days that have a collection, oldest first. [`CountedRecords::Stacks`] counts their
-        /// documents.
+        /// Returns the days that have a collection, oldest first. [`CountedRecords::Stacks`] counts
+        /// their documents.
         fn days() -> Vec<Day>;
 
         /// Drops the day if `sum` matches its documents. Returns whether it did.
@@ -381,8 +382,8 @@ contract! {
         fn put_accumulators(accumulators: &[Accumulator], revision: Id) -> Vec<bool>;
 
         /// Adds events to the open batches of accumulators, each in one step, if all conditions of
-        /// the addition hold ([`BatchAppend::applies_to`]). `accumulators` pairs each accumulator with the
-        /// index of its addition.
+        /// the addition hold ([`BatchAppend::applies_to`]). `accumulators` pairs each accumulator
+        /// with the index of its addition.
         ///
         /// Returns `true` if all of them are known to be updated. Otherwise the caller has to read
         /// the accumulators; a store may always decline. It is safe to repeat, because a fan-out

@@ -93,7 +93,8 @@ pub struct PushRequest {
     pub users: Vec<(UserId, usize)>,
 }
 
-/// The entries that a push did not store. Users are identified by their index in the [`PushRequest`].
+/// The entries that a push did not store. Users are identified by their index in the
+/// [`PushRequest`].
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct PushOutcome {
     /// Users with entries that were not stored, and the indices of these entries in the user's

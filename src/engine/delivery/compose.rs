@@ -403,8 +403,8 @@ impl Compose {
         Ok((user, barred))
     }
 
-    /// Returns a composer for emails of this brand; `None` if the brand is not configured. Without a
-    /// brand, returns a copy of this composer.
+    /// Returns a composer for emails of this brand; `None` if the brand is not configured. Without
+    /// a brand, returns a copy of this composer.
     pub fn for_brand(&self, brand: Option<&BrandName>) -> Option<Self> {
         let Some(brand) = brand.filter(|brand| self.brand.as_ref() != Some(*brand)) else {
             return Some(self.clone());

@@ -84,7 +84,7 @@ impl Decisions {
     }
 }
 
-/// The longest delay before a retry, on top of the provider's wait.
+/// The longest delay before a retry, on top of the provider's wait and before the random part.
 const MAX_DELAY: TimeDelta = TimeDelta::hours(1);
 /// The shortest delay before a retry, even if the provider allows a shorter one.
 const MIN_DELAY: TimeDelta = TimeDelta::seconds(1);

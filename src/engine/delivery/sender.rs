@@ -186,8 +186,8 @@ impl Sender {
         Ok(())
     }
 
-    /// Processes claimable rows until no delivery of the tally is unsettled. Gives up if nothing
-    /// was settled for `patience`, and returns why.
+    /// Processes claimable rows until no delivery of the tally is unsettled. Then returns `None`,
+    /// otherwise why it ended: a pause, a request to stop, or nothing was settled for `patience`.
     ///
     /// Deliveries that other workers settle count with their outcome. Those that remain at the end
     /// stay in the ledger for the next run and count as deferred.

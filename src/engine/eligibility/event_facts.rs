@@ -370,7 +370,8 @@ impl EventFacts {
         }
     }
 
-    /// Returns why the event is excluded for all users; the choices of a user are not considered.
+    /// Returns why these facts exclude the event. The route by which a user gets its type is not
+    /// considered, so the time of the event does not matter.
     pub(super) fn exclusion(
         &self,
         event: &Event,

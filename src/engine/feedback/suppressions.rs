@@ -1,7 +1,8 @@
 //! Reads and manages the addresses that must not be emailed.
 //!
 //! A user may be emailed if both their record and the suppressions permit it (P7). One read checks
-//! a page of users ([`SuppressedAddresses::load_for`]). [`super`] adds the suppressions that providers report.
+//! a page of users ([`SuppressedAddresses::load_for`]). [`super`] adds the suppressions that
+//! providers report.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -2,7 +2,8 @@
 //!
 //! Each line is accepted or rejected as a whole (P10). A rejected line is reported with its number
 //! and the reason, and the other lines are accepted. Memory is bounded, even if a compressed file
-//! expands without limit. Importing a file again changes nothing. Start with [`FileImport::import_file`].
+//! expands without limit. Importing a file again changes nothing. Start with
+//! [`FileImport::import_file`].
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};

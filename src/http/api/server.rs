@@ -57,8 +57,8 @@ pub struct BoundServer {
     demo: Option<Gallery>,
 }
 
-/// Binds the configured address. Connections wait until [`BoundServer::run`] accepts them. Needs a Tokio
-/// runtime.
+/// Binds the configured address. Connections wait until [`BoundServer::run`] accepts them. Needs a
+/// Tokio runtime.
 ///
 /// # Errors
 ///

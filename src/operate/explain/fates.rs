@@ -1,7 +1,7 @@
 //! Decides what becomes, or became, of each event, and which email included or excluded it.
 //!
-//! The content of a sent email is reconstructed ([`ReconstructedEmail`]). If it does not fit the row, the
-//! place of an event in it is unknown. Start with [`Loaded::fates`].
+//! The content of a sent email is reconstructed ([`ReconstructedEmail`]). If it does not fit the
+//! row, the place of an event in it is unknown. Start with [`Loaded::fates`].
 
 use std::collections::{HashMap, HashSet};
 

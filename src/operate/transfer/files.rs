@@ -1,5 +1,5 @@
-//! The files of an export: one for each kind of record and each day. [`VerifiedExport`] checks all of
-//! them before anything is imported.
+//! The files of an export: one for each kind of record and each day. [`VerifiedExport`] checks all
+//! of them before anything is imported.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -278,7 +278,8 @@ impl StoredForm<Lease> for LeaseRecord {
     }
 }
 
-/// Implements `StoredForm` for each form, by a function that writes it and a function that reads it.
+/// Implements `StoredForm` for each form, by a function that writes it and a function that reads
+/// it.
 macro_rules! forms {
     ($($value:ty as $form:ty: $write:expr, $read:expr;)*) => {$(
         impl StoredForm<$value> for $form {
