@@ -1,7 +1,7 @@
 //! Records by which processes coordinate: leases, the pause of sending, and change notices.
 //!
-//! Clocks can be wrong. An expiry more than [`MAX_LEASE`] away, or a retry time more than
-//! [`MAX_DEFERRAL`] away, was written by a fast clock and is ignored. A process with a slow clock
+//! Clocks can be wrong. An expiry more than [`MAX_LEASE`] ahead, or a retry time more than
+//! [`MAX_DEFERRAL`] ahead, was written by a fast clock and is ignored. A process with a slow clock
 //! may therefore take a valid lease. That costs work but sends no email twice: sending requires a
 //! compare-and-set by the holder, and an interrupted call is resolved as after a crash.
 

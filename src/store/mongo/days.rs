@@ -38,7 +38,7 @@ use crate::store::{
 /// The maximum size of a document to import. MongoDB's limit is 16 MiB for it and the rest of the
 /// command.
 const MAX_IMPORTED_BYTES: usize = (16 << 20) - (64 << 10);
-/// For exports.
+/// For reading whole collections.
 const DOCUMENTS_PER_CHUNK: u32 = 1_000;
 /// How often to try to merge a document while other processes write to it.
 const MAX_MERGE_ATTEMPTS: usize = 100;

@@ -166,8 +166,8 @@ impl Deliveries for Mongo {
     }
 }
 
-/// Returns the change for a transition. It applies to rows that are not settled and that the owner
-/// of this lease has leased.
+/// Returns the change for a transition. It applies to open rows that the owner of this lease has
+/// leased, and that are not settled unless their lease is only renewed.
 fn transition_change(
     transition: &Transition,
     lease: &Lease,

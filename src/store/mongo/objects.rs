@@ -78,7 +78,7 @@ impl Objects for Mongo {
         let mut time_by_id: HashMap<&str, Id> = HashMap::with_capacity(found.len());
         for raw in &found {
             let retraction = read_retraction(raw).inspect_err(
-                |error| tracing::warn!(%error, "a retraction cannot be read, so it has no end"),
+                |error| tracing::warn!(%error, "a retraction cannot be read, and applies to all events"),
             );
             let at = retraction.map_or(Id::MAX, |retraction| retraction.at);
             time_by_id.insert(raw.get_str("_id").unwrap_or_default(), at);

@@ -122,7 +122,7 @@ impl Mongo {
         let mut chunks = self.all_documents(former.to_owned());
         while let Some(documents) = chunks.try_next().await? {
             let inserted = self.write(CommandKind::Insert, name, &documents).await?;
-            // Receipts and notices with the same id are equal.
+            // A receipt or a notice with the same id is equivalent, so the stored one is kept.
             let duplicates: HashSet<usize> = inserted
                 .duplicates()?
                 .into_iter()

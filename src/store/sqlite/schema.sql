@@ -121,7 +121,7 @@ CREATE TABLE IF NOT EXISTS accumulators (
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS accumulators_due ON accumulators (due, until);
 
--- Indexes to find accumulators by batch or object.
+-- Tables to find accumulators by batch or object.
 CREATE TABLE IF NOT EXISTS accumulator_batches (
     batch TEXT PRIMARY KEY NOT NULL,
     user  TEXT NOT NULL,

@@ -81,7 +81,7 @@ impl Suppressions for Sqlite {
     }
 }
 
-/// Stores a suppression, unless the stored one outweighs it.
+/// Stores a suppression if it outweighs the stored one. Keeps the time of a lift.
 fn suppress(transaction: &Transaction<'_>, suppression: &Suppression) -> Result<()> {
     let stored = find_spelling(transaction, &suppression.address.folded())?;
     if stored.as_ref().is_some_and(|stored| !suppression.outweighs(stored)) {
