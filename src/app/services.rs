@@ -22,8 +22,8 @@ use crate::engine::users::unknown_names::NameLookup;
 use crate::engine::worker::{Activity, Worker};
 use crate::operate::dry_run::{DryRun, MAX_RENDERED};
 use crate::operate::explain::Explain;
-use crate::operate::metrics_text::Scrape;
-use crate::operate::preview::OfPerson;
+use crate::operate::metrics_text::MetricsService;
+use crate::operate::preview::UserEmails;
 use crate::operate::status::StatusService;
 
 /// Declares a method for each use case. In braces are the shared parts that it gets, as
@@ -68,7 +68,7 @@ services! {
     /// Fills, closes, cancels and lists batches.
     batches -> BatchService { context };
     /// Finds the emails that one user would get now.
-    user_emails -> OfPerson {} with digests, batches;
+    user_emails -> UserEmails {} with digests, batches;
     /// Creates, changes, exports and erases users, and changes their follows.
     users -> UserService { context, feed_cache } with batches;
     /// Lists and changes the suppressed addresses.
@@ -86,7 +86,7 @@ services! {
     /// Reports the state of the whole installation.
     status -> StatusService { context } with activity, deliveries, backlog, name_lookup;
     /// Answers scrapes of metrics.
-    scrape -> Scrape { context, cache: scrape_cache } with backlog;
+    scrape -> MetricsService { context, cache: scrape_cache } with backlog;
 }
 
 impl App {

@@ -123,7 +123,7 @@ impl Args {
                 at: at.format("%-d %B %Y, %H:%M UTC").to_string(),
                 counts: lines.clone(),
                 warnings: notes.clone(),
-                found,
+                dry_run: found,
             };
             let written = private::replace(path, page.render(&app.config.site)?);
             written.with_context(|| format!("writing the report {}", path.display()))?;
@@ -291,7 +291,7 @@ fn why_ended(ended: &EarlyEnd) -> String {
             format!("some emails still wait, and none was settled for delivery.patience; {next}")
         }
         EarlyEnd::Stopped => {
-            "stopped while some emails wait; the next run goes on with them".into()
+            "stopped while some emails wait; the next run continues with them".into()
         }
     }
 }

@@ -108,7 +108,7 @@ impl NotifyArgs {
         };
         let mut failures = Vec::from_iter(fanned_out.failure_text());
         let mut add_failure = |what: &str, error: engine::Error| {
-            failures.push(format!("{what} could not be read: {}", causes(&error.into())));
+            failures.push(format!("{what} could not be determined: {}", causes(&error.into())));
         };
         let progress = match app.notify().find(receipt.id).await {
             Ok(Some(fanout)) => Some((fanout.state, fanout.progress.counts)),
@@ -119,7 +119,7 @@ impl NotifyArgs {
             }
         };
         let mut warnings = app.name_lookup().warnings(&request).await.unwrap_or_else(|error| {
-            add_failure("the users who will not see it", error);
+            add_failure("which users will not see it", error);
             Vec::new()
         });
         let exit = Exit::Done.partly_unless(fanned_out.is_complete() && failures.is_empty());

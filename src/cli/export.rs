@@ -7,7 +7,7 @@ use clap::Args as Arguments;
 
 use super::session::{Access, Exit, Screen, Session, phrases};
 use crate::config::Config;
-use crate::operate::open::{open_store, transfer};
+use crate::operate::open::{open_store, open_transfer};
 use crate::operate::transfer::{VerifiedExport, reopen};
 use crate::store::TransferMark;
 use crate::wire::transfer::BadRecords;
@@ -67,7 +67,7 @@ impl Args {
         config: &Config,
         screen: &mut Screen,
     ) -> anyhow::Result<Exit> {
-        let transfer = transfer(config, Access::Export, folder.to_owned()).await?;
+        let transfer = open_transfer(config, Access::Export, folder.to_owned()).await?;
         let bar = screen.progress_bar("records written and compared");
         let export = async {
             if self.close {
@@ -106,7 +106,7 @@ pub(super) async fn import_store(folder: &Path, session: &mut Session<'_>) -> an
     let (config, screen) = (&session.load()?, &mut *session.screen);
     // A mistyped or damaged folder creates no store.
     let export = VerifiedExport::read(folder)?;
-    let transfer = transfer(config, Access::Import, folder.to_owned()).await?;
+    let transfer = open_transfer(config, Access::Import, folder.to_owned()).await?;
     let bar = screen.progress_bar("records imported and compared");
     let imported = transfer.import(&export, &bar).await?;
     drop(bar);

@@ -76,17 +76,17 @@ impl Subject {
         let preview = Previewer {
             config: config.for_brand(brand.as_ref())?,
             brand,
-            person,
+            recipient: person,
             kinds,
             locale: self.locale.clone(),
             clock: Arc::new(SystemClock),
         };
         if let (Some(locale), Ok(catalogs)) = (&self.locale, preview.catalogs())
-            && catalogs.nearest(locale).is_none()
+            && catalogs.nearest_locale(locale).is_none()
         {
-            let tags: Vec<&str> = catalogs.tags().collect();
+            let locales: Vec<&str> = catalogs.locales().collect();
             let what = format!("there is no catalog for the locale {locale:?}");
-            return Err(Refusal::new(what, format!("one of {}", tags.join(", "))).into());
+            return Err(Refusal::new(what, format!("one of {}", locales.join(", "))).into());
         }
         Ok(preview)
     }

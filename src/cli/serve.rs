@@ -95,7 +95,7 @@ impl Args {
         let worker = if self.no_worker {
             "none here: tidings worker"
         } else {
-            "in this process, unless --no-worker"
+            "in this process; --no-worker omits it"
         };
         let (key, key_text) = match config.server.key {
             Some(_) => ("$KEY", "the configured one (server.key), $KEY below".to_owned()),

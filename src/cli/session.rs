@@ -149,7 +149,7 @@ impl Session<'_> {
             Some(_) => watch::channel(false).1,
             None => stop_on_signal()?,
         };
-        machine::prepare(&app.config);
+        machine::prepare_process(&app.config);
         Ok((app, stop))
     }
 

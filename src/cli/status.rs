@@ -10,7 +10,7 @@ use super::digest;
 use super::remaining_work::{expired_events, waiting_lines};
 use super::session::{Access, App, Exit, Session, Table, TemplateUse, phrases};
 use crate::domain::{BatchState, Day, DeliveryState, FanoutState, ReportCounts, SuppressionReason};
-use crate::operate::open::upgrade_ahead;
+use crate::operate::open::pending_upgrade;
 use crate::store::Schema;
 use crate::wire::status::{DayView, DigestActivity, Status, UnopenedStore, WorkerActivity};
 
@@ -25,7 +25,7 @@ impl Args {
     pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
         let config = session.load()?;
         let screen = &mut *session.screen;
-        if let Some(schema) = upgrade_ahead(&config).await? {
+        if let Some(schema) = pending_upgrade(&config).await? {
             // Opening the file would upgrade it.
             let (store, schema) = (&format!("{:?}", config.store), &schema);
             if screen.answer(&UnopenedStore { store, schema })? {
@@ -40,7 +40,7 @@ impl Args {
         }
         let app = App::open(config, Access::Inspect, TemplateUse::BuiltIn).await?;
         let now = app.context.clock.now();
-        let status = app.status().now().await?;
+        let status = app.status().current_status().await?;
         let exit = Exit::Done.partly_unless(!status.has_failures());
         if screen.answer(&status)? {
             return Ok(exit);

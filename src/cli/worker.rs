@@ -272,7 +272,7 @@ fn sentence(round: &Round, outbox: Option<&Path>) -> Option<String> {
         fanned_out.unwrap_or_default(),
         enclose("batches: ", batches, ""),
         enclose("emails: ", email_outcomes(&email_tally(round), outbox), ""),
-        enclose("deleted ", deleted, " settled long ago"),
+        enclose("deleted the records of ", deleted, " settled long ago"),
     ]);
     (!summary.is_empty()).then_some(summary)
 }
@@ -309,7 +309,7 @@ mod tests {
 
         assert_eq!(
             sentence(&some, None).unwrap(),
-            "batches: 1,200 ended, 1 canceled; deleted 1,000 emails, 1 batch settled long ago"
+            "batches: 1,200 ended, 1 canceled; deleted the records of 1,000 emails, 1 batch settled long ago"
         );
         assert_eq!(sentence(&Round::default(), None), None);
     }

@@ -14,9 +14,9 @@ use crate::wire::run_report::DigestReport;
 /// The most emails that are rendered.
 pub const MAX_RENDERED: u64 = 10_000;
 /// The most emails that a page shows in full: the first ones.
-const SHOWN: usize = 5;
+const MAX_SHOWN: usize = 5;
 /// The most reasons that are reported for emails that cannot be rendered.
-const REASONS: usize = 5;
+const MAX_REASONS: usize = 5;
 
 /// A run of digests that only counts and renders.
 pub struct DryRun {
@@ -37,40 +37,40 @@ impl DryRun {
         let now = self.digests.context.clock.now();
         let at = request.at.unwrap_or(now);
         let request = DigestRequest { at: Some(at), ..request.clone() };
-        let mut found = DryRunEmails::default();
+        let mut result = DryRunEmails::default();
         let mut add = |draft: EmailDraft| {
             let compose = &self.digests.sender.compose;
             let Some(compose) = compose.for_brand(draft.user.brand.as_ref()) else {
                 return;
             };
-            found.total += 1;
-            if found.total > self.max_rendered {
+            result.total += 1;
+            if result.total > self.max_rendered {
                 return;
             }
             let (user, content) = (&draft.user, &draft.content);
             match compose.render_email(user, content, &draft.occasion, at) {
                 Ok(rendered) => {
-                    let shown = rendered.content.fill_with(LinkPlaceholder::preview_url);
-                    found.emails.push(DryRunEmail {
+                    let email = rendered.content.fill_with(LinkPlaceholder::preview_url);
+                    result.emails.push(DryRunEmail {
                         user: user.id.to_string(),
-                        subject: shown.subject,
+                        subject: email.subject,
                         events: content.total,
-                        bytes: shown.html.len(),
-                        html: (found.emails.len() < SHOWN).then_some(shown.html),
+                        bytes: email.html.len(),
+                        html: (result.emails.len() < MAX_SHOWN).then_some(email.html),
                     });
                 }
-                Err(reason) if found.failures.len() < REASONS => {
+                Err(reason) if result.failures.len() < MAX_REASONS => {
                     let failure = format!("some emails cannot be rendered: {reason}");
-                    found.failures.insert(failure);
+                    result.failures.insert(failure);
                 }
                 Err(_) => {}
             }
         };
         let report = self.digests.dry_run(&request, &mut add, progress).await?;
-        let mut sizes: Vec<usize> = found.emails.iter().map(|email| email.bytes).collect();
+        let mut sizes: Vec<usize> = result.emails.iter().map(|email| email.bytes).collect();
         sizes.sort_unstable();
-        found.median = sizes.get(sizes.len() / 2).copied().unwrap_or_default();
-        found.largest = sizes.last().copied().unwrap_or_default();
-        Ok((report, found))
+        result.median = sizes.get(sizes.len() / 2).copied().unwrap_or_default();
+        result.largest = sizes.last().copied().unwrap_or_default();
+        Ok((report, result))
     }
 }

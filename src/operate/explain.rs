@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use crate::context::Context;
 use crate::domain::{
-    Cadence, DeliverySource, EmailScope, EventType, ObjectKey, Route, Stack, User, UserId,
+    Cadence, DaySet, Delivery, DeliverySource, DigestDays, EmailScope, EventType, Id, ObjectKey,
+    Route, Stack, User, UserId, UserStacks,
 };
 use crate::engine::Result;
 use crate::engine::batches::{BatchService, quiet_until};
-use crate::engine::delivery::Compose;
+use crate::engine::delivery::{Compose, ReconstructedEmail};
 use crate::engine::digest::due;
 use crate::engine::digest::old_days::BacklogService;
 use crate::engine::eligibility;
@@ -26,7 +27,7 @@ use crate::wire::explanation::{
 
 mod fates;
 
-use fates::{Loaded, UserBatches};
+use fates::{UserBatches, UserFacts};
 
 /// Explains to operators which emails a user gets.
 pub struct Explain {
@@ -40,16 +41,16 @@ pub struct Explain {
 }
 
 /// The most deliveries of a user that are read.
-const A_PERSONS: usize = 10_000;
+const MAX_DELIVERIES: usize = 10_000;
 /// The number of newest days beyond `digest.max_age` that are read for expired events.
-const EXPIRED_DAYS: usize = 60;
+const MAX_EXPIRED_DAYS: usize = 60;
 /// The most deliveries that are shown.
-const SHOWN: usize = 10;
+const MAX_SHOWN: usize = 10;
 
 impl Explain {
     fn locale(&self, user: &User) -> LocaleView {
-        let own = self.compose.for_brand(user.brand.as_ref());
-        let renderer = &own.as_ref().unwrap_or(&self.compose).identity.renderer;
+        let of_brand = self.compose.for_brand(user.brand.as_ref());
+        let renderer = &of_brand.as_ref().unwrap_or(&self.compose).identity.renderer;
         LocaleView {
             requested: user.locale.clone().filter(|locale| !locale.is_empty()),
             used: renderer.locale_of(user).to_owned(),
@@ -63,95 +64,79 @@ impl Explain {
         // The schedule of users who did not choose a cadence, weekday, hour or time zone.
         let default = &config.digest.schedule;
         let users = std::slice::from_ref(user);
-        let reach = self.backlog.days_to_read(now);
-        let old = self.backlog.old_days(&reach).await?;
-        let mut expired = old.expired.clone();
-        expired.extend(old.too_old.iter().map(|old| old.day));
-        expired.sort_unstable();
-        let expired = expired.split_off(expired.len().saturating_sub(EXPIRED_DAYS));
-        let days = old.with_blocked().map(|old| old.day);
-        let window = reach.window.extended_by(days.chain(expired));
-        // There is one, even for users without stacks.
-        let mut person = store.windows(window, users).await?.remove(0);
-        let record = store.users(users).await?.pop().flatten();
-        let (record, empty) = (record.as_ref(), User::new(user.clone()));
+        let days = self.backlog.days_to_read(now);
+        let shown_days = self.shown_days(&days).await?;
+        // The store returns one element for each user, even for users without stacks.
+        let mut stacks = store.windows(shown_days, users).await?.remove(0);
+        let stored = store.users(users).await?.pop().flatten();
+        let (record, empty) = (stored.as_ref(), User::new(user.clone()));
         // Without a record, the values of an empty one apply.
-        let own = record.unwrap_or(&empty);
+        let profile = record.unwrap_or(&empty);
         let start = load_start(store, user, record).await?;
-        person.hide_before_start(start);
-        let theirs = DeliveryFilter::User(user);
-        let mut deliveries = store.find_deliveries(&theirs, A_PERSONS).await?;
+        stacks.hide_before_start(start);
+        let of_user = DeliveryFilter::User(user);
+        let mut deliveries = store.find_deliveries(&of_user, MAX_DELIVERIES).await?;
         deliveries.retain(|row| start.is_none_or(|start| !start.is_after(row.marker)));
         let batches = UserBatches::of(&self.batches, user).await?;
         let mut catalog = EventFacts::for_emails(&self.context);
         catalog.load_objects_and_retractions(batches.kept().iter()).await?;
-        let of_stacks = person.stacks.iter().flat_map(|stack| stack.events());
-        catalog.load_objects_and_retractions(of_stacks.map(|(_, event)| event)).await?;
-        let muted = eligibility::muted_positions(&person, &own.mutes, &mut catalog).await?;
-        let mut sent = HashMap::new();
-        for row in &deliveries {
-            let covers = match row.source {
-                DeliverySource::Digest(..) => person.has_digest_marker(row.marker),
-                DeliverySource::Batch(..) if !batches.deliveries.contains_key(&row.id) => false,
-                DeliverySource::Batch(..) => person.has_batch_marker(row.marker),
-            };
-            if covers {
-                let email = self.compose.reconstruct_sent(row, vec![record.cloned()]).await?;
-                sent.insert(row.marker, (row, email));
-            }
-        }
+        let stack_events = stacks.stacks.iter().flat_map(|stack| stack.events());
+        catalog.load_objects_and_retractions(stack_events.map(|(_, event)| event)).await?;
+        let muted = eligibility::muted_positions(&stacks, &profile.mutes, &mut catalog).await?;
+        let sent = self.sent_emails(&deliveries, &stacks, &batches, record).await?;
         let suppressed = SuppressedAddresses::load_for(store, record).await?;
         let mut inboxes = eligibility::load_inboxes(&self.context, users).await?;
-        let loaded = Loaded {
+        let facts = UserFacts {
             policies: &self.context.policies,
             now,
-            reach,
+            days,
             record,
-            mutes: &own.mutes,
+            mutes: &profile.mutes,
             inbox: inboxes.pop().flatten(),
             digests: record.and_then(|user| suppressed.digest_schedule(user, default)),
-            wish: record.and_then(|user| {
-                let (schedule, wish) = user.digest_schedule(default);
-                (schedule.cadence != Cadence::Never).then_some(wish)
+            wanted_scope: record.and_then(|user| {
+                let (schedule, scope) = user.digest_schedule(default);
+                (schedule.cadence != Cadence::Never).then_some(scope)
             }),
-            held: quiet_until(&self.context, batches.all.iter().cloned(), now).await?,
+            deferred: quiet_until(&self.context, batches.batches.iter().cloned(), now).await?,
             deliveries: &deliveries,
             batches: &batches,
             muted,
             sent,
         };
-        let mut events = loaded.fates(&person, &catalog);
+        let mut events = facts.fates(&stacks, &catalog);
         let is_full = |stack: &&Stack| stack.entries.len() >= config.fanout.day_cap;
-        let full_days = person.stacks.iter().filter(is_full);
-        let full_days = full_days.map(|of| of.id.day).collect();
-        let digests = loaded.digests;
+        let full_days = stacks.stacks.iter().filter(is_full).map(|stack| stack.id.day).collect();
+        let digests = facts.digests;
         events.retain(|fate| only.is_none_or(|only| self.is_about(fate, only)));
         events.reverse();
-        let schedule = own.schedule(default);
+        let schedule = profile.schedule(default);
         let waiting = events.iter().filter(|fate| fate.status == EventStatus::NextDigest);
         let oldest = waiting.map(|fate| fate.at).min();
-        let by = digests.as_ref().map(|(schedule, _)| schedule);
-        let by = by.filter(|_| oldest.is_some()).unwrap_or(&schedule);
-        let next_due = due::next_digest_for(store, user, by, oldest, now).await?;
-        let off = own.types.iter();
-        let off = off.filter(|(_, chosen)| chosen.route == Route::Never);
-        let off = off.filter(|(kind, _)| !self.context.policies.is_mandatory(kind));
-        deliveries.truncate(SHOWN);
+        let digest_schedule = match &digests {
+            Some((schedule, _)) if oldest.is_some() => schedule,
+            _ => &schedule,
+        };
+        let next_due = due::next_digest_for(store, user, digest_schedule, oldest, now).await?;
+        let turned_off = profile.types.iter().filter(|(kind, chosen)| {
+            chosen.route == Route::Never && !self.context.policies.is_mandatory(kind)
+        });
+        deliveries.truncate(MAX_SHOWN);
         Ok(Explanation {
             user: user.clone(),
             has_record: record.is_some(),
-            name: own.name.clone(),
-            email: own.email.as_ref().map(ToString::to_string),
-            brand: own
+            name: profile.name.clone(),
+            email: profile.email.as_ref().map(ToString::to_string),
+            brand: profile
                 .brand
                 .clone()
                 .map(|name| BrandView { configured: config.brands.contains_key(&name), name }),
             locale: record.map(|user| self.locale(user)),
-            unreadable: own.unreadable.clone(),
+            unreadable: profile.unreadable.clone(),
             unmailable: self.unmailable(record, &suppressed),
-            suppression: suppressed.suppression_of(own).cloned().map(Into::into),
-            unsubscribed: own.unsubscribed,
-            turned_off: off.map(|(kind, _)| kind.clone()).collect(),
+            suppression: suppressed.suppression_of(profile).cloned().map(Into::into),
+            unsubscribed: profile.unsubscribed,
+            turned_off: turned_off.map(|(kind, _)| kind.clone()).collect(),
             digest: record.map(|_| DigestView { tz: schedule.tz, schedule, next_due }),
             events,
             full_days,
@@ -160,6 +145,43 @@ impl Explain {
         })
     }
 
+    /// Returns the days to read: the window, the days before it that may have a backlog, and the
+    /// newest days whose events have expired.
+    async fn shown_days(&self, days: &DigestDays) -> Result<DaySet> {
+        let old = self.backlog.old_days(days).await?;
+        let mut expired = old.expired.clone();
+        expired.extend(old.too_old.iter().map(|old| old.day));
+        expired.sort_unstable();
+        let skipped = expired.len().saturating_sub(MAX_EXPIRED_DAYS);
+        let with_backlog = old.with_blocked().map(|old| old.day);
+        Ok(days.window.extended_by(with_backlog.chain(expired.split_off(skipped))))
+    }
+
+    /// Reconstructs the emails whose markers are on the user's stacks. Returns them by marker.
+    async fn sent_emails<'a>(
+        &self,
+        deliveries: &'a [Delivery],
+        stacks: &UserStacks,
+        batches: &UserBatches,
+        record: Option<&User>,
+    ) -> Result<HashMap<Id, (&'a Delivery, ReconstructedEmail)>> {
+        let mut emails = HashMap::new();
+        for row in deliveries {
+            let has_marker = match row.source {
+                DeliverySource::Digest(..) => stacks.has_digest_marker(row.marker),
+                DeliverySource::Batch(..) => {
+                    batches.deliveries.contains_key(&row.id) && stacks.has_batch_marker(row.marker)
+                }
+            };
+            if has_marker {
+                let email = self.compose.reconstruct_sent(row, vec![record.cloned()]).await?;
+                emails.insert(row.marker, (row, email));
+            }
+        }
+        Ok(emails)
+    }
+
+    /// Returns why the user gets no emails, or only mandatory ones.
     fn unmailable(
         &self,
         record: Option<&User>,
@@ -170,9 +192,9 @@ impl Explain {
         };
         let gets_mandatory = suppressed.email_scope(user) == Ok(EmailScope::MandatoryOnly)
             && self.context.policies.emailed_mandatory_kinds().next().is_some();
-        let but = gets_mandatory.then_some(", so none but of mandatory types");
+        let exception = if gets_mandatory { ", so none but of mandatory types" } else { "" };
         let why = suppressed.check_mailable(user).err()?.as_str();
-        Some(format!("they are {why}{}", but.unwrap_or_default()))
+        Some(format!("they are {why}{exception}"))
     }
 
     /// Returns whether `only` names the event's object or position.

@@ -20,40 +20,40 @@ use crate::metrics::{StoreGauges, StoreState};
 /// How long values from the store are reused.
 const FRESH: TimeDelta = TimeDelta::seconds(5);
 /// How long a scrape waits for the store.
-const PATIENCE: Duration = Duration::from_secs(1);
+const SCRAPE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long the store may take in the background.
-const TIMEOUT: Duration = Duration::from_secs(30);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
 /// A slow store counts as up until its last backlog is older than this.
 const STALE: TimeDelta = TimeDelta::minutes(2);
-/// Waiting work is counted up to this number.
-const MOST: u64 = 10_000;
+/// Pending work is counted up to this number.
+const MAX_COUNT: u64 = 10_000;
 
 /// The latest values from the store, shared by all scrapes of a process.
 #[derive(Default)]
 pub struct ScrapeCache {
     /// Locked during the query, so that concurrent scrapes send one.
     querying: Arc<Mutex<()>>,
-    last: sync::Mutex<LastAnswer>,
+    last: sync::Mutex<LastQuery>,
 }
 
 #[derive(Clone, Copy, Default)]
-struct LastAnswer {
+struct LastQuery {
     state: Option<StoreState>,
     /// Whether the last query succeeded.
-    answered: bool,
+    has_succeeded: bool,
 }
 
 /// Serves metrics.
 #[derive(Clone)]
-pub struct Scrape {
+pub struct MetricsService {
     pub(crate) context: Arc<Context>,
     pub(crate) backlog: BacklogService,
     pub(crate) cache: Arc<ScrapeCache>,
 }
 
-impl Scrape {
+impl MetricsService {
     /// Returns all metrics in the text format of Prometheus.
-    pub async fn text(&self) -> std::result::Result<String, std::fmt::Error> {
+    pub async fn metrics_text(&self) -> std::result::Result<String, std::fmt::Error> {
         let gauges = self.gauges().await;
         self.context.metrics.export(&gauges)
     }
@@ -66,27 +66,24 @@ impl Scrape {
             let scrape = self.clone();
             tokio::spawn(async move {
                 let _guard = guard;
-                let answer = tokio::time::timeout(TIMEOUT, scrape.query()).await;
+                let answer = tokio::time::timeout(QUERY_TIMEOUT, scrape.query()).await;
                 let failed = match answer {
                     Ok(Ok(())) => return,
                     Ok(Err(error)) => error.to_string(),
-                    Err(_) => format!("the store took more than {TIMEOUT:?}"),
+                    Err(_) => format!("the store took more than {QUERY_TIMEOUT:?}"),
                 };
-                scrape.last().answered = false;
+                scrape.last().has_succeeded = false;
                 tracing::warn!(error = failed, "metrics report the last known backlog");
             });
         }
-        let ended = tokio::time::timeout(PATIENCE, querying.lock()).await;
-        let in_time = ended.is_ok();
-        let LastAnswer { state, answered } = *self.last();
-        let up = answered && (in_time || self.is_younger(STALE));
-        let now = self.context.clock.now();
-        StoreGauges { is_up: up, now, state }
+        let is_in_time = tokio::time::timeout(SCRAPE_TIMEOUT, querying.lock()).await.is_ok();
+        let LastQuery { state, has_succeeded } = *self.last();
+        let up = has_succeeded && (is_in_time || self.is_younger(STALE));
+        StoreGauges { is_up: up, now: self.context.clock.now(), state }
     }
 
-    fn last(&self) -> MutexGuard<'_, LastAnswer> {
-        let last = self.cache.last.lock();
-        last.unwrap_or_else(PoisonError::into_inner)
+    fn last(&self) -> MutexGuard<'_, LastQuery> {
+        self.cache.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns whether the last values are younger than this. After the clock was set back, values
@@ -100,12 +97,12 @@ impl Scrape {
         let (store, now) = (&*self.context.store, self.context.clock.now());
         let days = self.backlog.days_to_read(now);
         let (outstanding, backlog, last_run, pause) = futures::try_join!(
-            store.outstanding(now, MOST).err_into::<Error>(),
+            store.outstanding(now, MAX_COUNT).err_into::<Error>(),
             self.backlog.old_days(&days).err_into::<Error>(),
             self.backlog.summary().err_into::<Error>(),
             Pause::current(store),
         )?;
-        let expired: u64 = last_run.expired.values().map(|of| of.events).sum();
+        let expired: u64 = last_run.expired.values().map(|day| day.events).sum();
         let expired_blocked = last_run.expired_blocked.events;
         let state = StoreState {
             at: self.context.clock.now(),
@@ -116,8 +113,7 @@ impl Scrape {
             expired_events: (expired.saturating_sub(expired_blocked), expired_blocked),
             paused: pause.is_some(),
         };
-        let (state, answered) = (Some(state), true);
-        *self.last() = LastAnswer { state, answered };
+        *self.last() = LastQuery { state: Some(state), has_succeeded: true };
         Ok(())
     }
 }

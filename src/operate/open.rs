@@ -28,7 +28,7 @@ pub enum Access {
     /// Reads an existing store.
     Read,
     /// Shows the state of an existing store. Does not upgrade a MongoDB database; for files, see
-    /// [`upgrade_ahead`].
+    /// [`pending_upgrade`].
     Inspect,
     /// Reads all records. Also opens a store that an earlier export closed.
     Export,
@@ -62,30 +62,33 @@ impl Refusal {
 
     /// Refuses a file in a folder that does not exist. `option` names the file.
     pub fn check_folder(option: &str, file: &Path) -> Result<(), Self> {
-        let folder = file.parent().filter(|of| !of.as_os_str().is_empty());
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
         let Some(folder) = folder.filter(|folder| !folder.is_dir()) else {
             return Ok(());
         };
-        let folder = folder.display();
-        let what = format!("{option}: the folder {folder} does not exist");
-        Err(Self::new(what, format!("mkdir -p {folder}")))
+        let path = folder.display();
+        let what = format!("{option}: the folder {path} does not exist");
+        Err(Self::new(what, format!("mkdir -p {path}")))
     }
 
-    /// There is no store. It may be the wrong one, so the error names its configuration.
+    /// Refuses a missing store. The name may be wrong, so the error names the configuration.
     fn missing(config: &Config) -> Self {
-        let none = "no configuration file was read: this folder has no tidings.toml";
-        let read = |file: &PathBuf| format!("the configuration is {}", file.display());
-        let from = config.file.as_ref().map_or(none.to_owned(), read);
-        let next = match &config.file {
-            Some(_) => "check the option `store`",
-            None => "name the configuration with --config FILE",
+        let (source, check) = match &config.file {
+            Some(file) => {
+                (format!("the configuration is {}", file.display()), "check the option `store`")
+            }
+            None => (
+                "no configuration file was read: this folder has no tidings.toml".to_owned(),
+                "name the configuration with --config FILE",
+            ),
         };
-        let creating = "import, notify, serve, restore, suppressions add or keys create";
-        let what = format!("there is no database at {:?} ({from})", config.store);
-        let next = format!("{next}, or create the database with tidings {creating}");
+        let commands = "import, notify, serve, restore, suppressions add or keys create";
+        let what = format!("there is no database at {:?} ({source})", config.store);
+        let next = format!("{check}, or create the database with tidings {commands}");
         Self { is_missing: true, ..Self::new(what, next) }
     }
 
+    /// Refuses a store that is being exported, imported or moved.
     fn of_mark(config: &Config, mark: &TransferMark) -> Self {
         let store = &config.store;
         let (what, next) = match mark {
@@ -112,14 +115,14 @@ impl Refusal {
 const SILENCE: Duration = Duration::from_secs(2);
 
 /// Returns whether this file holds a database. An empty file was never written.
-pub(crate) fn holds(path: &Path) -> bool {
+pub(crate) fn has_database(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|file| file.len() > 0)
 }
 
 /// Returns whether the configured store is a file that was never written.
 pub fn is_missing(config: &Config) -> bool {
     match &config.store {
-        StoreUrl::Sqlite(path) => !holds(path),
+        StoreUrl::Sqlite(path) => !has_database(path),
         StoreUrl::Mongo(_) => false,
     }
 }
@@ -131,42 +134,42 @@ pub fn is_missing(config: &Config) -> bool {
 ///
 /// [`Refusal`] if the command may not use the store: there is none, or it is exported or imported.
 pub async fn open_store(config: &Config, access: Access) -> anyhow::Result<Arc<dyn Store>> {
-    open_with(config, access, MongoOptions::default()).await
+    open_store_with(config, access, MongoOptions::default()).await
 }
 
 /// Opens the configured store like [`open_store`], with other time-outs of MongoDB.
-pub(crate) async fn open_with(
+pub(crate) async fn open_store_with(
     config: &Config,
     access: Access,
     options: MongoOptions,
 ) -> anyhow::Result<Arc<dyn Store>> {
-    let place = format!("{:?}", config.store);
-    let opening = || format!("opening {place}");
-    let (store, refused) = match &config.store {
+    let name = format!("{:?}", config.store);
+    let opening = || format!("opening {name}");
+    let (store, refusal) = match &config.store {
         StoreUrl::Sqlite(path) => {
-            if !access.creates() && !holds(path) {
+            if !access.creates() && !has_database(path) {
                 return Err(Refusal::missing(config).into());
             }
             Refusal::check_folder("store", path)?;
             let file = Sqlite::open(path).await.with_context(opening)?;
-            let refused = refusal(config, &file, access).await;
-            (Arc::new(file) as Arc<dyn Store>, refused)
+            let refusal = check_mark(config, &file, access).await;
+            (Arc::new(file) as Arc<dyn Store>, refusal)
         }
         StoreUrl::Mongo(url) => {
             let options = MongoOptions { mapped_models: config.models.clone(), ..options };
             let mongo = Mongo::connect(url, options).await.with_context(opening)?;
             let mut preparing = pin!(prepare(config, &mongo, access));
-            let refused = match timeout(SILENCE, &mut preparing).await {
-                Ok(prepared) => prepared,
+            let refusal = match timeout(SILENCE, &mut preparing).await {
+                Ok(refusal) => refusal,
                 Err(_) => {
-                    tracing::warn!(store = place, "MongoDB does not answer yet; waiting");
+                    tracing::warn!(store = name, "MongoDB does not answer yet; waiting");
                     preparing.await
                 }
             };
-            (Arc::new(mongo.clone()) as Arc<dyn Store>, refused)
+            (Arc::new(mongo.clone()) as Arc<dyn Store>, refusal)
         }
     };
-    match refused.with_context(opening)? {
+    match refusal.with_context(opening)? {
         None => Ok(store),
         Some(refusal) => Err(refusal.into()),
     }
@@ -174,33 +177,33 @@ pub(crate) async fn open_with(
 
 /// Returns the upgrade that opening the configured file would run first; `None` if it needs none.
 /// A MongoDB store can be opened without an upgrade: see [`Access::Inspect`].
-pub async fn upgrade_ahead(config: &Config) -> anyhow::Result<Option<Schema>> {
+pub async fn pending_upgrade(config: &Config) -> anyhow::Result<Option<Schema>> {
     let path = match &config.store {
-        StoreUrl::Sqlite(path) if holds(path) => path,
+        StoreUrl::Sqlite(path) if has_database(path) => path,
         _ => return Ok(None),
     };
-    let schema = Sqlite::read_schema(path).await;
-    let schema = schema.with_context(|| format!("opening {:?}", config.store))?;
+    let opening = || format!("opening {:?}", config.store);
+    let schema = Sqlite::read_schema(path).await.with_context(opening)?;
     Ok(schema.is_old().then_some(schema))
 }
 
 /// Returns why this command may not open the store.
-async fn refusal(
+async fn check_mark(
     config: &Config,
     store: &dyn Store,
     access: Access,
 ) -> store::Result<Option<Refusal>> {
-    let is_kept_off = |mark: &TransferMark| match mark {
+    let is_refused = |mark: &TransferMark| match mark {
         TransferMark::Closed { .. } => access != Access::Export,
         TransferMark::Importing(_) => access != Access::Import,
         TransferMark::Moving => true,
     };
-    let mark = store.transfer_mark().await?.filter(is_kept_off);
+    let mark = store.transfer_mark().await?.filter(is_refused);
     Ok(mark.map(|mark| Refusal::of_mark(config, &mark)))
 }
 
 /// Opens the configured store for an export or import of this folder.
-pub async fn transfer(
+pub async fn open_transfer(
     config: &Config,
     access: Access,
     folder: PathBuf,
@@ -208,17 +211,17 @@ pub async fn transfer(
     Ok(Transfer { store: open_store(config, access).await?, folder, clock: Arc::new(SystemClock) })
 }
 
-/// Prepares an existing database. Returns why the command may not use it.
+/// Prepares a MongoDB database. Returns why the command may not use it.
 async fn prepare(config: &Config, mongo: &Mongo, access: Access) -> store::Result<Option<Refusal>> {
-    // The first step, as an import begins with nothing but its mark.
-    if let Some(refusal) = refusal(config, mongo, access).await? {
+    // First, because a database whose import has just begun holds only the mark.
+    if let Some(refusal) = check_mark(config, mongo, access).await? {
         return Ok(Some(refusal));
     }
     if !access.creates() && mongo.is_unused().await? {
         return Ok(Some(Refusal::missing(config)));
     }
     match access {
-        // A database that needs a newer program is refused.
+        // Fails if the database needs a newer program.
         Access::Inspect => mongo.schema().await.map(drop)?,
         Access::Read | Access::Export => mongo.upgrade().await?,
         Access::Create | Access::Write | Access::Import => mongo.prepare().await?,

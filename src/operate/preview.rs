@@ -1,5 +1,5 @@
 //! Previews emails and pages, with invented content ([`Samples`]) or the content that a user would
-//! get now ([`OfPerson`]), and sends one of them to the operator ([`send_test`]).
+//! get now ([`UserEmails`]), and sends one of them to the operator ([`send_test`]).
 //!
 //! A preview writes nothing. Templates are read again for each, so it shows the latest saved
 //! version. Links that stop emails lead nowhere, as in a dry run. Start with [`Previewer::sheets`].
@@ -23,7 +23,7 @@ use crate::engine::delivery::brand_identities::new_mailer;
 use crate::engine::digest::{DigestRequest, DigestService};
 use crate::engine::{self, NoProgress};
 use crate::render::pages::PageUser;
-use crate::render::{self, EmailLinks, Pages, Renderer, Samples, reader};
+use crate::render::{self, EmailLinks, Pages, Renderer, Samples, sample_user};
 
 pub use crate::render::{Catalogs, EmailDraft};
 
@@ -71,7 +71,7 @@ pub struct Previewer {
     /// The brand; `None` for the default.
     pub brand: Option<BrandName>,
     /// The recipient, and what finds their emails; `None` for a fictional user.
-    pub person: Option<(OfPerson, UserId)>,
+    pub recipient: Option<(UserEmails, UserId)>,
     /// The kinds of emails and pages.
     pub kinds: Vec<PreviewKind>,
     /// The locale; `None` for each user's own.
@@ -80,7 +80,7 @@ pub struct Previewer {
     pub clock: Arc<dyn Clock>,
 }
 
-/// Explains why a user has no email or page of this kind.
+/// Returns the note that a user has no email or page of this kind.
 fn note(kind: PreviewKind, user: &UserId) -> String {
     match kind {
         PreviewKind::Digest => format!(
@@ -99,27 +99,25 @@ impl Previewer {
         &self,
         pictures: Option<&str>,
     ) -> anyhow::Result<(Vec<PreviewSheet>, Vec<String>)> {
-        let (now, has) = (self.clock.now(), |kind| self.kinds.contains(&kind));
-        let (mut drafts, reader) = match &self.person {
-            None => (self.invented(pictures, now), Some(reader())),
-            Some((of, user)) => {
-                let drafts = of.drafts(user, self.brand.as_ref()).await?;
-                (drafts, of.reader(user).await?)
+        let (now, is_wanted) = (self.clock.now(), |kind| self.kinds.contains(&kind));
+        let (mut drafts, reader) = match &self.recipient {
+            None => (self.invented(pictures, now), Some(sample_user())),
+            Some((emails, user)) => {
+                let drafts = emails.draft_emails(user, self.brand.as_ref()).await?;
+                (drafts, emails.reader(user).await?)
             }
         };
-        drafts.retain(|draft| has(draft.kind()));
-        let reader = reader.filter(|_| has(PreviewKind::Page));
-        let sheets = self.render(&drafts, reader.as_ref(), now)?;
+        drafts.retain(|draft| is_wanted(draft.kind()));
+        let page_user = reader.filter(|_| is_wanted(PreviewKind::Page));
+        let sheets = self.render(&drafts, page_user.as_ref(), now)?;
         let is_missing = |kind: &&PreviewKind| !sheets.iter().any(|sheet| sheet.kind == **kind);
         let missing = self.kinds.iter().filter(is_missing);
-        let user = self.person.as_ref().map(|(_, user)| user);
-        let notes = missing.filter_map(|kind| Some(note(*kind, user?)));
-        let notes = notes.collect();
+        let user = self.recipient.as_ref().map(|(_, user)| user);
+        let notes = missing.filter_map(|kind| Some(note(*kind, user?))).collect();
         Ok((sheets, notes))
     }
 
-    /// Returns emails with invented content, of the configured types. `pictures` is the base URL of
-    /// pictures; without it there are none.
+    /// Returns emails with invented content, of the configured types.
     fn invented(&self, pictures: Option<&str>, now: DateTime<Utc>) -> Vec<EmailDraft> {
         let policies = &self.config.policies;
         let samples = Samples { pictures, first: 0, now };
@@ -141,14 +139,15 @@ impl Previewer {
             locale: self.locale.clone().or_else(|| user.locale.clone()),
             ..user.clone()
         };
-        let email = |draft: &EmailDraft| self.email(&renderer, draft, &in_locale(&draft.user), now);
-        let mut sheets: Vec<PreviewSheet> = drafts.iter().map(email).collect::<Result<_, _>>()?;
+        let render_draft =
+            |draft: &EmailDraft| self.render_email(&renderer, draft, &in_locale(&draft.user), now);
+        let mut sheets: Vec<PreviewSheet> =
+            drafts.iter().map(render_draft).collect::<Result<_, _>>()?;
         if let Some(reader) = reader {
             let (pages, user) = (Pages::new(site, templates.clone())?, in_locale(reader));
             let (default, policies) = (&self.config.digest.schedule, &self.config.policies);
-            let of = PageUser::new(&user, default, policies);
-            let pages = pages.samples(of, now)?.into_iter();
-            sheets.extend(pages.map(|(name, html)| PreviewSheet {
+            let samples = pages.samples(PageUser::new(&user, default, policies), now)?;
+            sheets.extend(samples.into_iter().map(|(name, html)| PreviewSheet {
                 kind: PreviewKind::Page,
                 name,
                 subject: None,
@@ -164,14 +163,14 @@ impl Previewer {
         Catalogs::load(self.config.mail.templates.as_deref())
     }
 
-    fn email(
+    fn render_email(
         &self,
         renderer: &Renderer,
         draft: &EmailDraft,
         user: &User,
         now: DateTime<Utc>,
     ) -> Result<PreviewSheet, render::Error> {
-        let place = |place: LinkPlaceholder| Some(place.preview_url().to_owned());
+        let dead_link = |place: LinkPlaceholder| Some(place.preview_url().to_owned());
         let stop = StopAction::for_email(&draft.content, &draft.occasion, &self.config.policies);
         let mute =
             StopAction::for_only_topic(&draft.content, &draft.occasion, &self.config.policies);
@@ -182,9 +181,9 @@ impl Previewer {
             at: now,
             tz: user.schedule(&self.config.digest.schedule).tz,
             links: EmailLinks {
-                preferences: place(LinkPlaceholder::Preferences),
-                mute: mute.and_then(|_| place(LinkPlaceholder::Mute)),
-                unsubscribe: stop.as_ref().and_then(|_| place(LinkPlaceholder::Unsubscribe)),
+                preferences: dead_link(LinkPlaceholder::Preferences),
+                mute: mute.and_then(|_| dead_link(LinkPlaceholder::Mute)),
+                unsubscribe: stop.as_ref().and_then(|_| dead_link(LinkPlaceholder::Unsubscribe)),
             },
             stop: stop.as_ref(),
         })?;
@@ -199,39 +198,35 @@ impl Previewer {
 }
 
 /// Returns the files in a folder and its subfolders, sorted. Skips unreadable folders.
-pub fn files_of(folder: &Path) -> Vec<PathBuf> {
+pub fn files_in(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let files = entries.flat_map(|entry| match entry.path().is_dir() {
-        true => files_of(&entry.path()),
-        false => vec![entry.path()],
-    });
-    let mut files: Vec<PathBuf> = files.collect();
+    let list = |path: PathBuf| if path.is_dir() { files_in(&path) } else { vec![path] };
+    let mut files: Vec<PathBuf> = entries.flat_map(|entry| list(entry.path())).collect();
     files.sort();
     files
 }
 
 /// The most open batches of a user that are shown, and the most closing ones.
-const BATCHES: usize = 20;
+const MAX_BATCHES: usize = 20;
 
 /// Finds the emails that one user would get.
-pub struct OfPerson {
+pub struct UserEmails {
     /// Finds the user's digest.
     pub digests: DigestService,
     /// Finds the user's batches.
     pub batches: BatchService,
 }
 
-impl OfPerson {
+impl UserEmails {
     /// Returns the user's record, if there is one.
     pub async fn reader(&self, user: &UserId) -> engine::Result<Option<User>> {
         let store = &self.digests.context.store;
-        let found = store.users(std::slice::from_ref(user)).await?;
-        Ok(found.into_iter().next().flatten())
+        Ok(store.users(std::slice::from_ref(user)).await?.pop().flatten())
     }
 
     /// Returns the emails that the user would get now: the digest of their period, and one per
     /// unsent batch of the brand. There are none for a user who may not be emailed.
-    pub async fn drafts(
+    pub async fn draft_emails(
         &self,
         user: &UserId,
         brand: Option<&BrandName>,
@@ -247,10 +242,10 @@ impl OfPerson {
         let Some(user) = self.reader(user).await? else {
             return Ok(drafts);
         };
-        let (mut batches, mut theirs) = (Vec::new(), BatchFilter::of_user(&user.id));
+        let (mut batches, mut filter) = (Vec::new(), BatchFilter::of_user(&user.id));
         for state in [BatchState::Closing, BatchState::Open] {
-            theirs.state = Some(state);
-            batches.extend(self.batches.list(&theirs, BATCHES).await?);
+            filter.state = Some(state);
+            batches.extend(self.batches.list(&filter, MAX_BATCHES).await?);
         }
         batches.retain(|batch| batch.key.brand().or(user.brand.as_ref()) == brand);
         // A batch that closed between the two reads is in both.
@@ -269,7 +264,7 @@ impl OfPerson {
 }
 
 /// The prefix of the subject.
-const MARK: &str = "[Test] ";
+const TEST_PREFIX: &str = "[Test] ";
 
 /// Sends this email to an address.
 ///
@@ -292,15 +287,15 @@ pub async fn send_test(
         },
     };
     if let Some(suppression) = states.into_iter().find_map(|state| state.suppression) {
-        let (what, why) = ("no email is sent to this address", suppression.reason);
-        let why = format!("{what}: {why} (tidings suppressions lift ends it)");
+        let (what, reason) = ("no email is sent to this address", suppression.reason);
+        let why = format!("{what}: {reason} (tidings suppressions lift ends it)");
         return Err(engine::Error::Conflict(why).into());
     }
     let now = SystemClock.now();
     let id = Ids::random().next(now);
     let subject = sheet.subject.as_deref().unwrap_or_default();
     let content = SharedContent {
-        subject: format!("{MARK}{subject}"),
+        subject: format!("{TEST_PREFIX}{subject}"),
         html: BodyText::from(sheet.html.as_str()),
         text: BodyText::from(sheet.text.as_deref().unwrap_or_default()),
     };

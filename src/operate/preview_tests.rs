@@ -13,7 +13,7 @@ fn preview(types: &[(&str, Policy)]) -> Previewer {
     Previewer {
         config,
         brand: None,
-        person: None,
+        recipient: None,
         kinds: PreviewKind::ALL.to_vec(),
         locale: None,
         clock: Arc::new(SystemClock),
@@ -30,20 +30,18 @@ fn now() -> DateTime<Utc> {
 
 fn sheets(preview: &Previewer) -> Vec<PreviewSheet> {
     let drafts = preview.invented(Some("http://127.0.0.1:1/pictures"), now());
-    let reader = reader();
-    let sheets = preview.render(&drafts, Some(&reader), now());
-    sheets.unwrap()
+    preview.render(&drafts, Some(&sample_user()), now()).unwrap()
 }
 
 #[test]
 fn sample_events_use_the_configured_types() {
-    let shown = preview(&[
+    let previewer = preview(&[
         ("Show", routed(Route::Digest, "Shows near you")),
         ("Loan", routed(Route::Batch, "Loans")),
         ("Never", routed(Route::Never, "Nobody reads this")),
     ]);
 
-    let sheets = sheets(&shown);
+    let sheets = sheets(&previewer);
 
     let names: Vec<&str> = sheets.iter().map(|sheet| sheet.name.as_str()).collect();
     assert_eq!(
@@ -101,9 +99,9 @@ fn without_configured_types_every_kind_of_preview_exists() {
 
     let kinds: BTreeSet<&str> = sheets.iter().map(|sheet| sheet.kind.as_str()).collect();
     assert_eq!(kinds, BTreeSet::from(["batch", "digest", "page"]));
-    let all: BTreeSet<(&str, &str)> =
+    let keys: BTreeSet<(&str, &str)> =
         sheets.iter().map(|sheet| (sheet.kind.as_str(), sheet.name.as_str())).collect();
-    assert_eq!(all.len(), sheets.len(), "each has a name of its own");
+    assert_eq!(keys.len(), sheets.len(), "names are unique within their kind");
     assert!(sheets.iter().all(|sheet| sheet.text.is_some() == sheet.subject.is_some()));
 }
 
@@ -127,8 +125,8 @@ fn an_email_with_only_mandatory_types_has_no_unsubscribe_link() {
     let sheets = sheets(&preview(&[("Security", mandatory)]));
 
     for sheet in &sheets {
-        let ends = sheet.html.contains(LinkPlaceholder::Unsubscribe.preview_url());
-        assert_eq!(ends, sheet.kind == PreviewKind::Digest, "{}", sheet.name);
+        let has_link = sheet.html.contains(LinkPlaceholder::Unsubscribe.preview_url());
+        assert_eq!(has_link, sheet.kind == PreviewKind::Digest, "{}", sheet.name);
     }
 }
 
@@ -137,10 +135,10 @@ fn templates_are_read_again_for_each_preview() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("digest/subject.txt");
     std::fs::create_dir(file.parent().unwrap()).unwrap();
-    let mut shown = preview(&[]);
-    shown.config.mail.templates = Some(folder.path().to_owned());
-    let drafts = shown.invented(None, now());
-    let sheet = || shown.render(&drafts[..1], None, now());
+    let mut previewer = preview(&[]);
+    previewer.config.mail.templates = Some(folder.path().to_owned());
+    let drafts = previewer.invented(None, now());
+    let sheet = || previewer.render(&drafts[..1], None, now());
 
     std::fs::write(&file, "One").unwrap();
     assert_eq!(sheet().unwrap()[0].subject.as_deref(), Some("One"));
@@ -153,8 +151,8 @@ fn templates_are_read_again_for_each_preview() {
 
 #[test]
 fn pages_that_stop_emails_name_the_stopped_subject() {
-    let shown = preview(&[("Comment", routed(Route::Batch, "Comments"))]);
-    let sheets = sheets(&shown);
+    let previewer = preview(&[("Comment", routed(Route::Batch, "Comments"))]);
+    let sheets = sheets(&previewer);
     let names = |page: &str, what: &str| {
         let page = sheets.iter().find(|sheet| sheet.name == page).unwrap();
         page.html.contains(what)

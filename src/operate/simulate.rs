@@ -1,6 +1,6 @@
 //! Replays recorded events against batch policies and counts the emails that each would send.
 //!
-//! It decides nothing itself: the real [`Accumulator`] opens, extends and closes each batch, on a
+//! The real [`Accumulator`] makes all decisions: it opens, extends and closes each batch, on a
 //! clock that jumps from event to deadline. Every event counts as one to be emailed in a batch.
 //! Start with [`simulate`].
 
@@ -24,7 +24,7 @@ use crate::wire::transfer::BadLine;
 
 /// An event of the past, for one or several users.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RecordedEvent {
+pub struct ReplayedEvent {
     /// When it happened.
     pub at: DateTime<Utc>,
     /// The users it was for; each counts as one event.
@@ -41,7 +41,7 @@ pub struct RecordedEvent {
 ///
 /// `progress` advances once per event and policy. Memory grows with the number of events.
 pub fn simulate(
-    events: &[RecordedEvent],
+    events: &[ReplayedEvent],
     policies: &[CandidatePolicy],
     progress: &dyn Progress,
 ) -> PolicyComparison {
@@ -51,7 +51,8 @@ pub fn simulate(
     let seconds = span.map_or(0, |span| span.num_seconds());
     let days = (seconds as f64 / 86_400.0).max(1.0);
     let users: HashSet<&UserId> = events.iter().flat_map(|event| &event.users).collect();
-    let figures = |of: &CandidatePolicy| replay(events, of, progress).figures(&of.name, days);
+    let figures =
+        |policy: &CandidatePolicy| replay(events, policy, progress).figures(&policy.name, days);
     PolicyComparison {
         events: events.iter().map(|event| event.users.len() as u64).sum(),
         users: users.len() as u64,
@@ -62,7 +63,7 @@ pub fn simulate(
 }
 
 fn replay(
-    events: &[RecordedEvent],
+    events: &[ReplayedEvent],
     candidate: &CandidatePolicy,
     progress: &dyn Progress,
 ) -> Emails {
@@ -73,8 +74,8 @@ fn replay(
         let key = BatchKey::for_event(&event.kind, event.key.as_ref(), candidate.key.as_ref());
         for user in &event.users {
             let (user, key) = (user.clone(), key.clone());
-            let replay = replays.entry(AccumulatorId { user, key });
-            let replay = replay.or_insert_with_key(Replay::new);
+            let entry = replays.entry(AccumulatorId { user, key });
+            let replay = entry.or_insert_with_key(Replay::new);
             replay.close_until(event.at, &mut emails);
             replay.join(&item, event.at, &candidate.policy, &mut emails);
         }
@@ -128,8 +129,8 @@ impl Replay {
     fn advance(&mut self, now: DateTime<Utc>, emails: &mut Emails) {
         self.accumulator.advance(now);
         for batch in std::mem::take(&mut self.accumulator.ended) {
-            let all = std::mem::take(&mut self.waiting).into_iter();
-            let (included, waiting) = all.partition(|(event, _)| batch.has_joined(*event));
+            let events = std::mem::take(&mut self.waiting).into_iter();
+            let (included, waiting) = events.partition(|(event, _)| batch.has_joined(*event));
             self.waiting = waiting;
             if batch.state == BatchState::Closing {
                 emails.add(&batch, included);
@@ -203,12 +204,12 @@ struct Line {
 ///
 /// # Errors
 /// Names the first line that is not an event. Figures from part of a recording would mislead.
-pub fn read_events(path: &Path) -> Result<Vec<RecordedEvent>> {
+pub fn read_events(path: &Path) -> Result<Vec<ReplayedEvent>> {
     let file = path.display();
     let mut events = Vec::new();
     for (number, line) in (1..).zip(open_decompressed(path)?.split(b'\n')) {
-        let unread = |error| Error::file(format!("reading {file}, line {number}"), error);
-        let line = line.map_err(unread)?;
+        let line =
+            line.map_err(|error| Error::file(format!("reading {file}, line {number}"), error))?;
         if line.trim_ascii().is_empty() {
             continue;
         }
@@ -219,7 +220,7 @@ pub fn read_events(path: &Path) -> Result<Vec<RecordedEvent>> {
     Ok(events)
 }
 
-fn parse(line: &[u8]) -> std::result::Result<RecordedEvent, LineError> {
+fn parse(line: &[u8]) -> std::result::Result<ReplayedEvent, LineError> {
     let line: Line = line::parse_object(line)?;
     let mut users = line.users;
     users.extend(line.user);
@@ -228,7 +229,7 @@ fn parse(line: &[u8]) -> std::result::Result<RecordedEvent, LineError> {
     }
     users.sort_unstable();
     users.dedup();
-    Ok(RecordedEvent {
+    Ok(ReplayedEvent {
         at: line.at,
         users,
         kind: line.kind,

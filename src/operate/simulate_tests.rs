@@ -13,8 +13,8 @@ fn at(seconds: i64) -> DateTime<Utc> {
     DateTime::from_timestamp(1_772_409_600 + seconds, 0).unwrap()
 }
 
-fn comment(user: &str, seconds: i64) -> RecordedEvent {
-    RecordedEvent {
+fn comment(user: &str, seconds: i64) -> ReplayedEvent {
+    ReplayedEvent {
         at: at(seconds),
         users: vec![UserId::stored(user)],
         kind: EventType::stored("Comment"),
@@ -32,17 +32,17 @@ fn minutes(window: i64, cooldown: i64, max_wait: Option<i64>) -> BatchPolicy {
     }
 }
 
-fn run(events: &[RecordedEvent], policy: BatchPolicy, key: Option<&str>) -> PolicyFigures {
-    let trial = CandidatePolicy {
+fn run(events: &[ReplayedEvent], policy: BatchPolicy, key: Option<&str>) -> PolicyFigures {
+    let candidate = CandidatePolicy {
         name: "it".to_owned(),
         policy,
         key: key.map(|key| ChosenKey::new(key).unwrap()),
     };
-    simulate(events, &[trial], &NoProgress).policies.remove(0)
+    simulate(events, &[candidate], &NoProgress).policies.remove(0)
 }
 
 /// Ada at 0:00, 1:00, 4:30 and 12:00, Ben at 2:00.
-fn small() -> Vec<RecordedEvent> {
+fn small() -> Vec<ReplayedEvent> {
     vec![
         comment("ada", 0),
         comment("ada", 60),
@@ -100,7 +100,7 @@ fn keys_and_types_separate_batches_and_a_shared_key_merges_types() {
     let mut keyed = events.clone();
     keyed[3].key = Some(ChosenKey::new("acme").unwrap());
 
-    let emails = |events: &[RecordedEvent], key| run(events, minutes(5, 0, None), key).emails;
+    let emails = |events: &[ReplayedEvent], key| run(events, minutes(5, 0, None), key).emails;
 
     assert_eq!((emails(&events, None), emails(&events, Some("all"))), (4, 3));
     assert_eq!((emails(&keyed, None), emails(&keyed, Some("all"))), (5, 4));
@@ -110,10 +110,12 @@ fn keys_and_types_separate_batches_and_a_shared_key_merges_types() {
 fn an_event_for_several_users_counts_once_for_each() {
     let mut both = comment("ada", 0);
     both.users.push(UserId::stored("ben"));
-    let trial = |name: &str, policy| CandidatePolicy { name: name.to_owned(), policy, key: None };
-    let trials = vec![trial("now", BatchPolicy::IMMEDIATE), trial("later", minutes(5, 0, None))];
+    let candidate =
+        |name: &str, policy| CandidatePolicy { name: name.to_owned(), policy, key: None };
+    let candidates =
+        [candidate("now", BatchPolicy::IMMEDIATE), candidate("later", minutes(5, 0, None))];
 
-    let comparison = simulate(&[both, comment("ben", 1)], &trials, &NoProgress);
+    let comparison = simulate(&[both, comment("ben", 1)], &candidates, &NoProgress);
 
     assert_eq!((comparison.events, comparison.users), (3, 2));
     assert_eq!((comparison.from, comparison.to), (Some(at(0)), Some(at(1))));
@@ -144,26 +146,27 @@ fn a_percentile_is_the_smallest_value_that_covers_that_share() {
 }
 
 /// Applies the closing formula to each user's events; returns the emails and the sum of delays.
-fn restated(stream: &[(u8, i64)], policy: &BatchPolicy) -> (u64, i64) {
-    let (mut emails, mut waited) = (0, 0);
-    for person in 0..4 {
-        let mut left: Vec<i64> =
-            stream.iter().filter(|one| one.0 == person).map(|one| one.1).collect();
-        while let Some(first) = left.first().copied() {
+fn expected_figures(stream: &[(u8, i64)], policy: &BatchPolicy) -> (u64, i64) {
+    let (mut emails, mut delays) = (0, 0);
+    for user in 0..4 {
+        let mut times: Vec<i64> =
+            stream.iter().filter(|event| event.0 == user).map(|event| event.1).collect();
+        while let Some(first) = times.first().copied() {
             let (mut count, mut closes) = (1, policy.closes_at(at(first), at(first)));
-            while count < left.len() && !policy.is_full(count as u64) && at(left[count]) < closes {
-                closes = policy.closes_at(at(first), at(left[count]));
+            while count < times.len() && !policy.is_full(count as u64) && at(times[count]) < closes
+            {
+                closes = policy.closes_at(at(first), at(times[count]));
                 count += 1;
             }
             if policy.is_full(count as u64) {
-                closes = closes.min(at(left[count - 1]));
+                closes = closes.min(at(times[count - 1]));
             }
             emails += 1;
-            waited +=
-                left.drain(..count).map(|then| (closes - at(then)).num_seconds()).sum::<i64>();
+            delays +=
+                times.drain(..count).map(|time| (closes - at(time)).num_seconds()).sum::<i64>();
         }
     }
-    (emails, waited)
+    (emails, delays)
 }
 
 proptest! {
@@ -173,9 +176,9 @@ proptest! {
         window in 0..600i64, cooldown in 1..300i64, longest in prop::option::of(1..900i64), full in 0..9u64
     ) {
         let mut now = 0;
-        let stream: Vec<(u8, i64)> = gaps.into_iter().map(|(person, gap)| {
+        let stream: Vec<(u8, i64)> = gaps.into_iter().map(|(user, gap)| {
             now += gap;
-            (person, now)
+            (user, now)
         }).collect();
         let policy = BatchPolicy {
             window: TimeDelta::seconds(window),
@@ -184,18 +187,18 @@ proptest! {
             close_at: NonZeroU64::new(full),
             ..BatchPolicy::IMMEDIATE
         };
-        let events: Vec<RecordedEvent> =
-            stream.iter().map(|(person, at)| comment(&person.to_string(), *at)).collect();
+        let events: Vec<ReplayedEvent> =
+            stream.iter().map(|(user, at)| comment(&user.to_string(), *at)).collect();
 
         let figures = run(&events, policy, None);
 
-        let (emails, waited) = restated(&stream, &policy);
-        let mean = waited as f64 / stream.len().max(1) as f64;
+        let (emails, delays) = expected_figures(&stream, &policy);
+        let mean = delays as f64 / stream.len().max(1) as f64;
         prop_assert_eq!((figures.emails, figures.delay_seconds.mean), (emails, mean));
     }
 }
 
-fn read(text: &[u8]) -> crate::engine::Result<Vec<RecordedEvent>> {
+fn read(text: &[u8]) -> crate::engine::Result<Vec<ReplayedEvent>> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("events");
     std::fs::write(&file, text).unwrap();

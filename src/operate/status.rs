@@ -1,6 +1,6 @@
 //! Reports the state of an installation: pending work, sent emails and stored days.
 //!
-//! It only reads. Only counting the documents of each day takes long on a large store.
+//! It only reads. On a large store, only counting the documents of each day takes long.
 
 use std::sync::Arc;
 
@@ -22,15 +22,16 @@ use crate::store::{CountedRecords, DeliveryFilter, TimeRange};
 use crate::wire::status::{DayView, Status};
 
 /// The age of the emails whose provider reports and failures are counted.
-const HEARD: TimeDelta = TimeDelta::days(7);
+const REPORT_AGE: TimeDelta = TimeDelta::days(7);
 /// The number of newest events that are checked for unknown types and objects.
-const LATELY: usize = 1_000;
+const EVENTS_CHECKED: usize = 1_000;
 /// The most users that are read for unreadable fields.
-const RECORDS: usize = 10_000;
+const MAX_USERS: usize = 10_000;
 /// The most failed emails that are read to count their events, newest first.
-const FAILED: usize = 10_000;
+const MAX_FAILED: usize = 10_000;
 /// The most failed emails, and the most unknown ones, that are shown.
-const SHOWN: usize = 10;
+const MAX_SHOWN: usize = 10;
+
 /// Succeeds if the store answers: looks up an event by a key that does not exist.
 pub async fn ready(context: &Context) -> Result<()> {
     context.store.fanout(Id::from_bytes([0; 12])).await?;
@@ -54,23 +55,24 @@ impl StatusService {
     }
 
     /// Returns the current state.
-    pub async fn now(&self) -> Result<Status> {
+    pub async fn current_status(&self) -> Result<Status> {
         let (store, now) = (&self.context.store, self.context.clock.now());
         let window = DaySet::ending(Day::of(now), self.context.config.window_days_back);
-        let unknown = DeliveryFilter::State(DeliveryState::Unknown, TimeRange::default(), None);
-        let unknown = store.find_deliveries(&unknown, SHOWN).await?;
-        let failed =
-            DeliveryFilter::State(DeliveryState::Failed, TimeRange::since(now - HEARD), None);
-        let mut failed = store.find_deliveries(&failed, FAILED).await?;
-        let of_batch = |row: &&Delivery| matches!(row.source, DeliverySource::Batch(..));
-        let not_emailed = failed.iter().filter(of_batch);
-        let not_emailed = not_emailed.map(|row| u64::from(row.outcome.items)).sum();
-        failed.truncate(SHOWN);
+        let is_unknown = DeliveryFilter::State(DeliveryState::Unknown, TimeRange::default(), None);
+        let unknown = store.find_deliveries(&is_unknown, MAX_SHOWN).await?;
+        let recent = TimeRange::since(now - REPORT_AGE);
+        let is_failed = DeliveryFilter::State(DeliveryState::Failed, recent, None);
+        let mut failed = store.find_deliveries(&is_failed, MAX_FAILED).await?;
+        let is_batch = |row: &&Delivery| matches!(row.source, DeliverySource::Batch(..));
+        let failed_batches = failed.iter().filter(is_batch);
+        let not_emailed = failed_batches.map(|row| u64::from(row.outcome.items)).sum();
+        failed.truncate(MAX_SHOWN);
         let days = store.days().await?;
-        let of_fanouts = [FanoutState::Pending, FanoutState::Done];
-        let of_batches = [BatchState::Open, BatchState::Closing];
-        let mut counted = of_fanouts.map(CountedRecords::Fanouts).to_vec();
-        counted.extend(of_batches.map(CountedRecords::Batches));
+        let fanout_states = [FanoutState::Pending, FanoutState::Done];
+        let batch_states = [BatchState::Open, BatchState::Closing];
+        // `count` below returns the counts in this order.
+        let mut counted = fanout_states.map(CountedRecords::Fanouts).to_vec();
+        counted.extend(batch_states.map(CountedRecords::Batches));
         counted.extend(DeliveryState::ALL.map(CountedRecords::Deliveries));
         counted.extend(SuppressionReason::ALL.map(CountedRecords::Suppressions));
         counted.extend(days.iter().copied().map(CountedRecords::Stacks));
@@ -79,9 +81,9 @@ impl StatusService {
         Ok(Status {
             store: format!("{:?}", self.context.config.store),
             schema: store.condition().await?.schema?,
-            fanouts: of_fanouts.map(|state| (state, count())).into(),
+            fanouts: fanout_states.map(|state| (state, count())).into(),
             oldest_pending_day: store.pending(usize::MAX).await?.days.first().copied(),
-            batches: of_batches.map(|state| (state, count())).into(),
+            batches: batch_states.map(|state| (state, count())).into(),
             deliveries: DeliveryState::ALL.map(|state| (state, count())).into(),
             not_emailed,
             failed: failed.into_iter().map(Into::into).collect(),
@@ -90,15 +92,15 @@ impl StatusService {
             unknown: unknown.into_iter().map(Into::into).collect(),
             paused: self.deliveries.current_pause().await?,
             waiting: self.deliveries.count_waiting(None).await?,
-            reports: store.report_counts(now - HEARD).await?,
+            reports: store.report_counts(now - REPORT_AGE).await?,
             unreported: match self.context.config.reporting_provider() {
                 Some(_) => count_unreported(store.as_ref(), now).await?,
                 None => 0,
             },
             suppressed: SuppressionReason::ALL.map(|reason| (reason, count())).into(),
-            unknown_names: self.name_lookup.find_unknown_in_recent(LATELY).await?,
+            unknown_names: self.name_lookup.find_unknown_in_recent(EVENTS_CHECKED).await?,
             backlog: self.backlog.summary().await?,
-            unreadable: find_unreadable(store.as_ref(), RECORDS).await?,
+            unreadable: find_unreadable(store.as_ref(), MAX_USERS).await?,
             days: days
                 .into_iter()
                 .map(|day| DayView { day, stacks: count(), in_window: window.contains(day) })

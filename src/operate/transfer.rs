@@ -69,10 +69,9 @@ impl Transfer {
     /// [`Error::Conflict`] if the folder holds anything but an unfinished export.
     pub async fn close(&self) -> Result<()> {
         self.begin_folder()?;
-        let mark = self.store.transfer_mark().await?;
-        let closed = mark.filter(|mark| matches!(mark, TransferMark::Closed { .. }));
-        let folder = self.folder.display().to_string();
-        let mark = TransferMark::Closed { folder };
+        let existing = self.store.transfer_mark().await?;
+        let closed = existing.filter(|mark| matches!(mark, TransferMark::Closed { .. }));
+        let mark = TransferMark::Closed { folder: self.folder.display().to_string() };
         swap(&*self.store, closed.as_ref(), Some(&mark)).await
     }
 
@@ -83,7 +82,7 @@ impl Transfer {
     ///
     /// [`Error::Conflict`] if the folder holds anything but an unfinished export, or if the store
     /// changed during the export.
-    pub async fn export(&self, watcher: &dyn Progress) -> Result<Manifest> {
+    pub async fn export(&self, progress: &dyn Progress) -> Result<Manifest> {
         self.begin_folder()?;
         self.repair_days().await?;
         self.store.catch_up().await?;
@@ -91,34 +90,35 @@ impl Transfer {
         for part in self.parts().await? {
             let path = part.path(&self.folder);
             if !path.exists() {
-                self.write(part, &path, watcher).await?;
+                self.write_file(part, &path, progress).await?;
                 point("export-written");
             }
             files.push((part, part.read(&path)?.0));
         }
-        let (compared, unreadable) = self.compare(&files, watcher).await?;
-        let changed = files.iter().zip(&compared).filter(|(_, file)| !file.is_same);
-        for ((part, _), _) in changed {
+        let (compared, unreadable) = self.compare(&files, progress).await?;
+        // Removed, so that the next run writes them again. Files of new days come last in
+        // `compared`, and do not exist yet.
+        for ((part, _), _) in files.iter().zip(&compared).filter(|(_, file)| !file.is_same) {
             let path = part.path(&self.folder);
             fs::remove_file(&path).map_err(failed("removing", &path))?;
         }
         let changed = compared.iter().filter(|file| !file.is_same);
-        let changed: Vec<&str> = changed.map(|file| &*file.name).collect();
-        if !changed.is_empty() {
-            let changed = changed.join(", ");
+        let names: Vec<&str> = changed.map(|file| &*file.name).collect();
+        if !names.is_empty() {
             return conflict(format!(
-                "the store changed while it was exported ({changed}): stop serve, worker and cron \
-                 lines, and repeat the command"
+                "the store changed while it was exported ({}): stop serve, worker and cron lines, \
+                 and repeat the command",
+                names.join(", ")
             ));
         }
         point("export-compared");
-        let files = files.into_iter().map(|(part, sum)| FileChecksum {
+        let sums = files.into_iter().map(|(part, sum)| FileChecksum {
             name: part.name(),
             records: sum.stacks,
             sha256: sum.sha256,
         });
         let manifest =
-            Manifest { format: FORMAT, at: self.clock.now(), files: files.collect(), unreadable };
+            Manifest { format: FORMAT, at: self.clock.now(), files: sums.collect(), unreadable };
         self.publish(&manifest)?;
         Ok(manifest)
     }
@@ -143,7 +143,7 @@ impl Transfer {
         private::write(&mark, "").map_err(failed("writing", &mark))
     }
 
-    /// Completes days that a killed `archive` left half dropped: they are read by their names.
+    /// Completes days that a killed `archive` has dropped in part. An export reads days by name.
     async fn repair_days(&self) -> Result<()> {
         // An export that continues a killed one owns its lease.
         let owner = format!("export {}", self.folder.display());
@@ -153,28 +153,32 @@ impl Transfer {
             if !self.store.lease(name, &lease, now).await? {
                 return conflict(format!("another process archives or restores {day}"));
             }
-            let fixed = self.store.fix_day(day).await;
-            let owner = &owner;
-            self.store.release(&LeasesToEnd::Lease { name, owner }).await?;
-            fixed?;
+            let repaired = self.store.fix_day(day).await;
+            self.store.release(&LeasesToEnd::Lease { name, owner: &owner }).await?;
+            repaired?;
         }
         Ok(())
     }
 
-    async fn write(&self, part: ExportPart, path: &Path, watcher: &dyn Progress) -> Result<()> {
+    async fn write_file(
+        &self,
+        part: ExportPart,
+        path: &Path,
+        progress: &dyn Progress,
+    ) -> Result<()> {
         let partial = path.with_extension("partial");
         let failed = || failed("writing", &partial);
-        let out = private::create(&partial).map_err(failed())?;
-        let mut out = zstd::Encoder::new(out, 3).map_err(failed())?;
-        out.include_checksum(true).map_err(failed())?;
+        let file = private::create(&partial).map_err(failed())?;
+        let mut encoder = zstd::Encoder::new(file, 3).map_err(failed())?;
+        encoder.include_checksum(true).map_err(failed())?;
         let mut pages = self.store.export(part);
         while let Some(page) = pages.try_next().await? {
             for line in &page.lines {
-                writeln!(out, "{line}").map_err(failed())?;
+                writeln!(encoder, "{line}").map_err(failed())?;
             }
-            watcher.advance(page.lines.len() as u64);
+            progress.advance(page.lines.len() as u64);
         }
-        let file = out.finish().map_err(failed())?;
+        let file = encoder.finish().map_err(failed())?;
         file.sync_all().map_err(failed())?;
         fs::rename(&partial, path).map_err(failed())
     }
@@ -183,8 +187,8 @@ impl Transfer {
         let path = self.folder.join(MANIFEST);
         let text = serde_json::to_string_pretty(manifest).expect("a manifest has no maps");
         private::replace(&path, text).map_err(failed("writing", &path))?;
-        let folder = File::open(&self.folder).and_then(|folder| folder.sync_all());
-        folder.map_err(failed("writing", &self.folder))?;
+        let synced = File::open(&self.folder).and_then(|folder| folder.sync_all());
+        synced.map_err(failed("writing", &self.folder))?;
         let mark = self.folder.join(UNFINISHED_MARKER);
         fs::remove_file(&mark).map_err(failed("removing", &mark))
     }
@@ -198,25 +202,25 @@ impl Transfer {
     pub async fn import(
         &self,
         export: &VerifiedExport,
-        watcher: &dyn Progress,
+        progress: &dyn Progress,
     ) -> Result<ImportedStore> {
         let records: u64 = export.files.iter().map(|(_, sum)| sum.stacks).sum();
-        watcher.set_total(2 * records);
-        let mut import = self.begin(&export.sha256).await?;
+        progress.set_total(2 * records);
+        let mut import = self.begin_import(&export.sha256).await?;
         point("import-marked");
-        let rejected = self.put(&export.files, &mut import, watcher).await?;
-        let (files, bad) = self.compare(&export.files, watcher).await?;
+        let rejected = self.write_records(&export.files, &mut import, progress).await?;
+        let (files, bad) = self.compare(&export.files, progress).await?;
         point("import-compared");
-        let same = bad.count == 0 && files.iter().all(|file| file.is_same);
-        if same {
+        let is_same = bad.count == 0 && files.iter().all(|file| file.is_same);
+        if is_same {
             let mark = TransferMark::Importing(import);
             swap(&*self.store, Some(&mark), None).await?;
         } else {
             // The next run writes everything again.
-            self.note(&mut import, 0, 0).await?;
+            self.save_progress(&mut import, 0, 0).await?;
         }
         Ok(ImportedStore {
-            is_same: same,
+            is_same,
             files,
             rejected,
             unreadable_in_store: bad,
@@ -225,7 +229,7 @@ impl Transfer {
     }
 
     /// Marks the store as half imported, unless an earlier run has.
-    async fn begin(&self, manifest: &str) -> Result<ImportProgress> {
+    async fn begin_import(&self, manifest: &str) -> Result<ImportProgress> {
         let store = &*self.store;
         let mut import = match store.transfer_mark().await? {
             Some(TransferMark::Importing(import)) if import.manifest == manifest => import,
@@ -279,12 +283,12 @@ impl Transfer {
         Ok(())
     }
 
-    /// Writes the lines behind the mark, and moves it. Returns the rejected documents.
-    async fn put(
+    /// Writes the lines that the mark does not count yet. Returns the rejected documents.
+    async fn write_records(
         &self,
         files: &[(ExportPart, DaySum)],
         import: &mut ImportProgress,
-        watcher: &dyn Progress,
+        progress: &dyn Progress,
     ) -> Result<BadRecords> {
         let mut rejected = BadRecords::default();
         let (first, mut done) = (import.files, import.lines);
@@ -298,12 +302,12 @@ impl Transfer {
                 {
                     return conflict("another process has continued this import");
                 }
-                let errors = part.put(&*self.store, done + 1, &chunk).await?;
+                let errors = part.import_lines(&*self.store, done + 1, &chunk).await?;
                 rejected.add(errors.iter().map(ToString::to_string));
                 point("import-put");
                 done += chunk.len() as u64;
-                self.note(import, index, done).await?;
-                watcher.advance(chunk.len() as u64);
+                self.save_progress(import, index, done).await?;
+                progress.advance(chunk.len() as u64);
                 point("import-noted");
             }
             done = 0;
@@ -311,33 +315,38 @@ impl Transfer {
         Ok(rejected)
     }
 
-    /// Moves the mark.
-    async fn note(&self, import: &mut ImportProgress, files: usize, lines: u64) -> Result<()> {
-        let read = TransferMark::Importing(import.clone());
+    /// Stores in the mark how many files, and lines of the next one, are imported.
+    async fn save_progress(
+        &self,
+        import: &mut ImportProgress,
+        files: usize,
+        lines: u64,
+    ) -> Result<()> {
+        let before = TransferMark::Importing(import.clone());
         (import.files, import.lines) = (files, lines);
-        let mark = TransferMark::Importing(import.clone());
-        swap(&*self.store, Some(&read), Some(&mark)).await
+        let after = TransferMark::Importing(import.clone());
+        swap(&*self.store, Some(&before), Some(&after)).await
     }
 
-    /// Reads the store again, and compares all its parts with these files, those without a file as
-    /// well. Also returns the unreadable records.
+    /// Compares all parts of the store with these files. A part without a file is compared with an
+    /// empty one. Also returns the unreadable records.
     async fn compare(
         &self,
         files: &[(ExportPart, DaySum)],
-        watcher: &dyn Progress,
+        progress: &dyn Progress,
     ) -> Result<(Vec<ImportedFile>, BadRecords)> {
         self.store.catch_up().await?;
-        let mut all = files.to_vec();
-        let others = self.parts().await?.into_iter();
-        let others = others.filter(|part| files.iter().all(|(file, _)| file != part));
-        all.extend(others.map(|part| (part, DaySumBuilder::default().finish())));
+        let mut expected_sums = files.to_vec();
+        let parts = self.parts().await?.into_iter();
+        let without_file = parts.filter(|part| files.iter().all(|(file, _)| file != part));
+        expected_sums.extend(without_file.map(|part| (part, DaySumBuilder::default().finish())));
         let (mut compared, mut bad) = (Vec::new(), BadRecords::default());
-        for (part, expected) in all {
+        for (part, expected) in expected_sums {
             let mut summing = DaySumBuilder::default();
             let mut pages = self.store.export(part);
             while let Some(page) = pages.try_next().await? {
                 page.lines.iter().for_each(|line| summing.add(line));
-                watcher.advance(page.lines.len() as u64);
+                progress.advance(page.lines.len() as u64);
                 bad.add(page.unreadable);
             }
             let stored = summing.finish();
@@ -358,15 +367,16 @@ impl Transfer {
     }
 }
 
+/// Replaces the mark; fails if another process has changed it.
 async fn swap(
     store: &dyn Store,
-    read: Option<&TransferMark>,
-    mark: Option<&TransferMark>,
+    before: Option<&TransferMark>,
+    after: Option<&TransferMark>,
 ) -> Result<()> {
-    match store.swap_transfer_mark(read, mark).await? {
-        true => Ok(()),
-        false => conflict("another process exports or imports this store at the same time"),
+    if store.swap_transfer_mark(before, after).await? {
+        return Ok(());
     }
+    conflict("another process exports or imports this store at the same time")
 }
 
 fn conflict<T>(why: impl Into<String>) -> Result<T> {

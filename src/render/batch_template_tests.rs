@@ -2,13 +2,15 @@
 
 use proptest::prelude::*;
 
-use super::batch_tests::{content, content_of, email, four_comments, on, render, said};
+use super::batch_tests::{
+    comment_on, comment_with, content, content_of, email, four_comments, render,
+};
 use super::template_tests::with;
 use super::tests::{at, digest, works};
 use super::*;
 use crate::domain::{BatchKey, EmailContent, EventType, Object, UserId};
 
-fn by(renderer: &Renderer, content: &EmailContent) -> Rendered {
+fn by(renderer: &Renderer, content: &EmailContent) -> EmailParts {
     let user = User::new(UserId::stored("ada"));
     renderer.render(&email(&user, content)).unwrap()
 }
@@ -60,10 +62,10 @@ fn a_broken_batch_template_is_rejected_at_startup_with_its_line() {
 #[test]
 fn a_replaced_shared_part_applies_to_digests_and_batches() {
     let renderer = with(&[("mail/foot.txt", "Bye.\n")]).unwrap();
-    let digest = digest(at(), [("Work", "New works", works(0..1), 0)]);
+    let works = digest(at(), [("Work", "New works", works(0..1), 0)]);
     let user = User::new(UserId::stored("ada"));
 
-    let digest = renderer.render(&super::tests::email(&user, &digest)).unwrap();
+    let digest = renderer.render(&super::tests::email(&user, &works)).unwrap();
     let batch = by(&renderer, &content(four_comments(), 0));
 
     assert!(digest.text.ends_with("\nBye."), "{}", digest.text);
@@ -72,17 +74,16 @@ fn a_replaced_shared_part_applies_to_digests_and_batches() {
 
 #[test]
 fn a_shared_part_can_test_which_email_it_is_in() {
-    let fields =
+    let names =
         ["cadence", "period", "zone", "sentence", "sections[0].items", "sections[0].groups"];
-    let fields = fields.map(|name| format!("{{% if {name} is defined %}}{name} {{% endif %}}"));
-    let renderer = with(&[("mail/foot.txt", &fields.concat())]).unwrap();
+    let tests = names.map(|name| format!("{{% if {name} is defined %}}{name} {{% endif %}}"));
+    let renderer = with(&[("mail/foot.txt", &tests.concat())]).unwrap();
     let user = User::new(UserId::stored("ada"));
 
-    let digest = digest(at(), [("Work", "New works", works(0..2), 0)]);
-    let digest = renderer.render(&super::tests::email(&user, &digest));
+    let works = digest(at(), [("Work", "New works", works(0..2), 0)]);
+    let digest = renderer.render(&super::tests::email(&user, &works)).unwrap().text;
     let batch = by(&renderer, &content(four_comments(), 0));
 
-    let digest = digest.unwrap().text;
     assert!(digest.ends_with("\ncadence period sections[0].items "), "{digest}");
     assert!(batch.text.ends_with("\nzone sentence sections[0].groups "), "{}", batch.text);
 }
@@ -95,7 +96,7 @@ fn a_template_can_read_all_application_data_of_an_object() {
     );
     let renderer = with(&[file]).unwrap();
 
-    let events = vec![said("Ada", "Hm", "Budget")];
+    let events = vec![comment_with("Ada", "Hm", "Budget")];
 
     assert_eq!(by(&renderer, &content(events, 0)).subject, "Budget");
 }
@@ -103,8 +104,10 @@ fn a_template_can_read_all_application_data_of_an_object() {
 /// Returns the sum of the numbers in "12 more". Each starts a line or an element.
 fn counted(text: &str) -> u64 {
     let lines = text.split(['\n', '>']).map(str::trim_start);
-    let numbers = lines.filter_map(|line| line.split_once(" more"));
-    let numbers = numbers.filter_map(|(number, _)| number.replace(',', "").parse::<u64>().ok());
+    let numbers = lines.filter_map(|line| {
+        let (number, _) = line.split_once(" more")?;
+        number.replace(',', "").parse::<u64>().ok()
+    });
     numbers.sum()
 }
 
@@ -125,26 +128,27 @@ proptest! {
             .map(|(n, (kind, about, by, own_words))| {
                 let about = format!("Page {about} {}", "&".repeat(long));
                 let by = ["Ada", "Ben", "Cyd", ""][by];
-                let (_, object) = if own_words { said(by, &format!("Remark {n}"), &about) } else { on(by, &about) };
+                let (_, object) = if own_words { comment_with(by, &format!("Remark {n}"), &about) } else { comment_on(by, &about) };
                 let url = Some(format!("https://www.example.org/?n={n}{}", "&".repeat(5 * long)));
                 (kinds[kind], Object { url, ..object })
             })
             .collect();
-        let key = match typed {
-            true => BatchKey::Type(EventType::stored("Comment")),
-            false => BatchKey::Chosen("all".parse().unwrap()),
+        let key = if typed {
+            BatchKey::Type(EventType::stored("Comment"))
+        } else {
+            BatchKey::Chosen("all".parse().unwrap())
         };
         let total = events.len() as u64 + omitted;
         let content = content_of(key, events, omitted).unwrap();
 
-        let Rendered { subject, html, text, shown, .. } = render(&content);
+        let EmailParts { subject, html, text, shown_items, .. } = render(&content);
 
         prop_assert!(html.len() < MAX_BYTES && text.len() < MAX_BYTES);
         prop_assert!(subject.chars().count() <= MAX_SUBJECT);
         prop_assert_eq!(content.total, total);
-        prop_assert_eq!(counted(&text) + shown as u64, total, "{}", text);
-        prop_assert_eq!(counted(&html) + shown as u64, total);
+        prop_assert_eq!(counted(&text) + shown_items as u64, total, "{}", text);
+        prop_assert_eq!(counted(&html) + shown_items as u64, total);
         // Each shown item has its own link in the text, unless it is the link of its group.
-        prop_assert!(text.matches("?n=").count() >= shown);
+        prop_assert!(text.matches("?n=").count() >= shown_items);
     }
 }

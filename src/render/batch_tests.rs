@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::tests::{at, site, titled, whole, work};
 use super::*;
-use crate::domain::batch::BatchItem as Kept;
+use crate::domain::batch::BatchItem;
 use crate::domain::email_content::{DisplayData, build_batch_content};
 use crate::domain::{
     BatchKey, EmailContent, Event, EventType, Id, Json, Object, ObjectId, ObjectKey, Policies,
@@ -36,8 +36,8 @@ pub(super) fn content_of(
 ) -> Option<EmailContent> {
     let last = at() + TimeDelta::minutes(55);
     let count = events.len();
-    let kept: Vec<Kept> = (0..count)
-        .map(|n| Kept {
+    let kept: Vec<BatchItem> = (0..count)
+        .map(|n| BatchItem {
             i: Id::at(last - TimeDelta::minutes(7 * (count - 1 - n) as i64), [0; 8]),
             t: EventType::stored(events[n].0),
             o: ObjectId::stored(n.to_string()),
@@ -75,7 +75,7 @@ pub(super) fn email<'a>(user: &'a User, content: &'a EmailContent) -> EmailInput
     }
 }
 
-pub(super) fn render(content: &EmailContent) -> Rendered {
+pub(super) fn render(content: &EmailContent) -> EmailParts {
     let user = User::new(UserId::stored("ada"));
     Renderer::new(site(), None).unwrap().render(&email(&user, content)).unwrap()
 }
@@ -89,7 +89,7 @@ fn slug(text: &str) -> String {
 }
 
 /// Returns a comment on a document, with its own text.
-pub(super) fn said(by: &str, words: &str, about: &str) -> (&'static str, Object) {
+pub(super) fn comment_with(by: &str, words: &str, about: &str) -> (&'static str, Object) {
     let object = Object {
         by: Some(by.into()),
         url: Some(format!(
@@ -104,11 +104,9 @@ pub(super) fn said(by: &str, words: &str, about: &str) -> (&'static str, Object)
 }
 
 /// Returns a comment with only a document and an author.
-pub(super) fn on(by: &str, about: &str) -> (&'static str, Object) {
-    let (kind, object) = said(by, about, about);
-    let data = serde_json::Value::Null;
-    let data = data.into();
-    (kind, Object { data, ..object })
+pub(super) fn comment_on(by: &str, about: &str) -> (&'static str, Object) {
+    let (kind, object) = comment_with(by, about, about);
+    (kind, Object { data: serde_json::Value::Null.into(), ..object })
 }
 
 fn new_work(n: usize) -> (&'static str, Object) {
@@ -121,14 +119,14 @@ fn unnamed((kind, object): (&'static str, Object)) -> (&'static str, Object) {
 
 pub(super) fn four_comments() -> Vec<(&'static str, Object)> {
     vec![
-        said("Ada Okafor", "Are the travel costs in here?", "Budget"),
-        said("Ben", "They are, in line 14.", "Budget"),
-        said(
+        comment_with("Ada Okafor", "Are the travel costs in here?", "Budget"),
+        comment_with("Ben", "They are, in line 14.", "Budget"),
+        comment_with(
             "Cyd",
             "Then line 15 is too low by about a third, as we have two more venues than last year",
             "Budget",
         ),
-        said("Dee", "+1", "Budget"),
+        comment_with("Dee", "+1", "Budget"),
     ]
 }
 
@@ -141,11 +139,11 @@ fn a_batch_of_one_event_names_its_author() {
 
 #[test]
 fn the_text_of_one_event_links_to_its_topic_like_the_html() {
-    let (kind, object) = said("Ada Okafor", "Are the travel costs in here?", "Budget");
+    let (kind, object) = comment_with("Ada Okafor", "Are the travel costs in here?", "Budget");
     let unlinked = Object { url: None, ..object.clone() };
-    let of = |kind, object| render(&content(vec![(kind, object)], 0)).text;
+    let text = |kind, object| render(&content(vec![(kind, object)], 0)).text;
 
-    let texts = [of(kind, unlinked.clone()), of(kind, object), of("Work", unlinked)];
+    let texts = [text(kind, unlinked.clone()), text(kind, object), text("Work", unlinked)];
 
     for text in texts {
         assert!(text.contains("\nhttps://www.example.org/budget"), "{text}");
@@ -162,13 +160,13 @@ fn a_batch_about_one_topic_counts_its_authors() {
 #[test]
 fn a_batch_of_several_types_has_sections() {
     let mut events = four_comments();
-    events.push(on("Ada Okafor", "Roadmap"));
-    events.push(on("Ada Okafor", "Roadmap"));
-    events.push(unnamed(on("", "Minutes")));
-    events.push(unnamed(on("", "Minutes")));
+    events.push(comment_on("Ada Okafor", "Roadmap"));
+    events.push(comment_on("Ada Okafor", "Roadmap"));
+    events.push(unnamed(comment_on("", "Minutes")));
+    events.push(unnamed(comment_on("", "Minutes")));
     events.push(new_work(0));
     events.push(new_work(1));
-    let (_, mention) = on("Cyd", "Hiring plan");
+    let (_, mention) = comment_on("Cyd", "Hiring plan");
     events.push(("Mention", mention));
 
     let rendered = render(&content(events, 12));
@@ -189,10 +187,10 @@ fn a_batch_of_odd_objects_keeps_its_layout() {
     let long = "A View of the Harbour, with the Arrival of the Fleet and the Populace Assembled \
                 upon the Quay to Witness the Landing of the Ambassadors from the East";
     let events = vec![
-        said("ليلى الحداد", "هل تكاليف السفر مدرجة هنا؟", "ميزانية ٢٠١٤"),
+        comment_with("ليلى الحداد", "هل تكاليف السفر مدرجة هنا؟", "ميزانية ٢٠١٤"),
         ("Comment", bare.clone()),
-        on(long, long),
-        on("Ben", "無題(静寂の中の青い間隔)"),
+        comment_on(long, long),
+        comment_on("Ben", "無題(静寂の中の青い間隔)"),
         ("artwork_published", bare),
     ];
 
@@ -201,15 +199,19 @@ fn a_batch_of_odd_objects_keeps_its_layout() {
 
 #[test]
 fn a_subject_names_the_authors_and_their_action() {
-    let two = |by: [&str; 2]| by.map(|by| on(by, "Budget")).to_vec();
+    let two = |by: [&str; 2]| by.map(|by| comment_on(by, "Budget")).to_vec();
     let many = |people: usize| -> Vec<_> {
-        (0..people).map(|n| on(["Dee", "Cyd", "Ben", "Ada", "Eve"][n % 5], "Budget")).collect()
+        (0..people)
+            .map(|n| comment_on(["Dee", "Cyd", "Ben", "Ada", "Eve"][n % 5], "Budget"))
+            .collect()
     };
     let mut with_work = two(["Ben", "Ada"]);
     with_work.push(new_work(0));
     let of_each = |count: usize| -> Vec<_> {
         (0..count)
-            .map(|n| on("Ada", ["Minutes", "Hiring", "Roadmap", "Budget"][(n + 4 - count) % 4]))
+            .map(|n| {
+                comment_on("Ada", ["Minutes", "Hiring", "Roadmap", "Budget"][(n + 4 - count) % 4])
+            })
             .collect()
     };
 
@@ -217,17 +219,17 @@ fn a_subject_names_the_authors_and_their_action() {
         (subject(many(1), 0), "Dee commented on Budget"),
         (subject(two(["Ben", "Ada"]), 0), "Ada and Ben commented on Budget"),
         (subject(two(["Ada", "Ada"]), 0), "Ada commented on Budget twice"),
-        (subject(vec![on("Ada", "Budget"); 3], 0), "Ada commented on Budget 3 times"),
+        (subject(vec![comment_on("Ada", "Budget"); 3], 0), "Ada commented on Budget 3 times"),
         (subject(many(3), 0), "Ben, Cyd and Dee commented on Budget"),
         (subject(many(4), 0), "Ada, Ben and 2 others commented on Budget"),
         (subject(many(4), 1_200), "Ada, Ben and 2 others commented on Budget, and 1,200 more"),
         (subject(with_work, 0), "Ada and Ben commented on Budget, and 1 more"),
         (subject(of_each(2), 0), "Ada commented on Budget and Roadmap"),
         (subject(of_each(4), 3), "Ada commented on Budget, Roadmap and 2 more, and 3 more"),
-        (subject(vec![unnamed(on("", "Budget"))], 0), "New: Budget"),
-        (subject(vec![unnamed(said("", "Hm", "Budget"))], 0), "New comments: Budget"),
+        (subject(vec![unnamed(comment_on("", "Budget"))], 0), "New: Budget"),
+        (subject(vec![unnamed(comment_with("", "Hm", "Budget"))], 0), "New comments: Budget"),
         (
-            subject(vec![unnamed(on("", "Budget")), on("Ada", "Budget")], 0),
+            subject(vec![unnamed(comment_on("", "Budget")), comment_on("Ada", "Budget")], 0),
             "2 new comments: Budget",
         ),
         (
@@ -245,7 +247,11 @@ fn a_subject_names_the_authors_and_their_action() {
 fn a_long_batch_shows_the_newest_and_counts_the_rest() {
     let events: Vec<_> = (0..100)
         .map(|n| {
-            said(["Ada", "Ben", "Cyd"][n % 3], &format!("Remark {n}"), ["Budget", "Roadmap"][n % 2])
+            comment_with(
+                ["Ada", "Ben", "Cyd"][n % 3],
+                &format!("Remark {n}"),
+                ["Budget", "Roadmap"][n % 2],
+            )
         })
         .collect();
     let key = BatchKey::Type(EventType::stored("Comment"));
@@ -269,7 +275,7 @@ fn withdrawn_events_are_omitted() {
 
     assert_eq!(rendered.subject, "Cyd, Ben and Ada Okafor commented on Budget");
     assert!(!rendered.text.contains("Dee") && !rendered.html.contains("Dee"));
-    assert_eq!(rendered.shown, 3);
+    assert_eq!(rendered.shown_items, 3);
 }
 
 #[test]
@@ -301,8 +307,8 @@ fn times_use_the_users_zone() {
     let west = zoned(Tz::America__Los_Angeles);
     assert!(west.contains("From 01:34 to 01:55."), "{west}");
     assert!(west.contains("America/Los_Angeles"));
-    let late = EmailInput { at: at() + TimeDelta::hours(20), ..email(&user, &content) };
-    let late = Renderer::new(site(), None).unwrap().render(&late).unwrap().text;
+    let late_email = EmailInput { at: at() + TimeDelta::hours(20), ..email(&user, &content) };
+    let late = Renderer::new(site(), None).unwrap().render(&late_email).unwrap().text;
     assert!(late.contains("Dee · 22 April, 09:55"), "{late}");
 }
 
@@ -323,7 +329,7 @@ fn markup_and_line_breaks_in_batch_input_are_neutralized() {
         vec![("Comment", hostile.clone()), ("Comment", on_page.clone())],
         vec![("Comment", hostile.clone()), ("Work", on_page), ("Work", hostile)],
     ] {
-        let Rendered { subject, html, text, .. } = render(&content(events, 0));
+        let EmailParts { subject, html, text, .. } = render(&content(events, 0));
 
         for bad in ["<script", "<b>", "<u>", "javascript:", "\r", "\u{202e}"] {
             assert!(!html.contains(bad), "{bad}\n{html}");

@@ -46,12 +46,12 @@ pub(super) const PARTS: &[Template] = &[
 ];
 
 /// The greatest include depth. It stops a part that includes itself.
-const DEPTH: usize = 8;
+const MAX_DEPTH: usize = 8;
 
 /// A template with its parts expanded.
 pub(super) struct ExpandedTemplate {
     pub text: String,
-    /// The name of the file, and the line number in it, from which each line came.
+    /// The name of the file, and the line number in it, of each line.
     lines: Vec<(&'static str, usize)>,
 }
 
@@ -62,11 +62,11 @@ impl ExpandedTemplate {
         read: impl Fn(&Template) -> Result<String, E>,
     ) -> Result<Self, E> {
         let mut expanded = Self { text: String::new(), lines: Vec::new() };
-        expanded.put(template, &read, DEPTH)?;
+        expanded.append(template, &read, MAX_DEPTH)?;
         Ok(expanded)
     }
 
-    fn put<E>(
+    fn append<E>(
         &mut self,
         template: &Template,
         read: &impl Fn(&Template) -> Result<String, E>,
@@ -74,12 +74,12 @@ impl ExpandedTemplate {
     ) -> Result<(), E> {
         for (index, line) in read(template)?.split_inclusive('\n').enumerate() {
             match part(line).filter(|_| depth > 0) {
-                Some(part) => self.put(part, read, depth - 1)?,
+                Some(part) => self.append(part, read, depth - 1)?,
                 None => {
                     self.text.push_str(line);
                     // Text after a part starts a new line, even if the part lacks a final line
                     // break.
-                    if depth < DEPTH && !line.ends_with('\n') {
+                    if depth < MAX_DEPTH && !line.ends_with('\n') {
                         self.text.push('\n');
                     }
                     self.lines.push((template.name, index + 1));
@@ -94,7 +94,7 @@ impl ExpandedTemplate {
         self.lines.iter().map(|(name, _)| *name)
     }
 
-    /// Returns the file name and line number from which a line came. Lines count from 1.
+    /// Returns the file name and line number of a line. Lines count from 1.
     pub(super) fn origin(&self, line: usize) -> Option<(&str, usize)> {
         self.lines.get(line.checked_sub(1)?).copied()
     }
@@ -103,8 +103,8 @@ impl ExpandedTemplate {
 /// Returns the part that a line includes.
 fn part(line: &str) -> Option<&'static Template> {
     let tag = line.trim().strip_prefix("{%")?.strip_suffix("%}")?;
-    let name = tag.trim().strip_prefix("include")?.trim();
-    let name = name.strip_prefix('"')?.strip_suffix('"')?;
+    let quoted = tag.trim().strip_prefix("include")?.trim();
+    let name = quoted.strip_prefix('"')?.strip_suffix('"')?;
     PARTS.iter().find(|part| part.name == name)
 }
 
@@ -153,8 +153,7 @@ pub(super) static PAGES: [Template; 13] = [
 /// Returns the names of all templates and of the parts that they share.
 pub(crate) fn template_names() -> impl Iterator<Item = &'static str> {
     let emails = [&DIGEST, &BATCH].into_iter().flat_map(EmailTemplates::all);
-    let all = emails.chain(PARTS).chain(&PAGES);
-    all.map(|template| template.name)
+    emails.chain(PARTS).chain(&PAGES).map(|template| template.name)
 }
 
 /// A reason why templates cannot be loaded, or an email cannot be rendered.
@@ -172,7 +171,7 @@ pub enum Error {
         #[source]
         cause: std::io::Error,
     },
-    /// The name or look of the site is invalid.
+    /// The name or theme of the site is invalid.
     #[error(transparent)]
     Site(#[from] crate::domain::name::InvalidValue),
 }
@@ -186,8 +185,7 @@ impl Error {
     }
 
     pub(super) fn unreadable(path: &Path, cause: std::io::Error) -> Self {
-        let path = path.to_owned();
-        Self::Unreadable { path, cause }
+        Self::Unreadable { path: path.to_owned(), cause }
     }
 }
 

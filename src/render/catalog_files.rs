@@ -43,17 +43,17 @@ pub(super) const BUILT_IN: &[(&str, &str)] = &[
 pub(super) const REGIONAL: &[(&str, &str)] = &[("en-US", include_str!("../../locales/en-US.ftl"))];
 
 /// All built-in catalogs, parsed once. A test compares them with the English one.
-pub(super) static OURS: LazyLock<Vec<(&str, Arc<FluentResource>)>> = LazyLock::new(|| {
-    let read = |text: &str| match FluentResource::try_new(text.to_owned()) {
-        Ok(resource) | Err((resource, _)) => Arc::new(resource),
-    };
-    let all = BUILT_IN.iter().chain(REGIONAL);
-    all.map(|(tag, text)| (*tag, read(text))).collect()
-});
+pub(super) static BUILT_IN_RESOURCES: LazyLock<Vec<(&str, Arc<FluentResource>)>> =
+    LazyLock::new(|| {
+        let parse = |text: &str| match FluentResource::try_new(text.to_owned()) {
+            Ok(resource) | Err((resource, _)) => Arc::new(resource),
+        };
+        BUILT_IN.iter().chain(REGIONAL).map(|(tag, text)| (*tag, parse(text))).collect()
+    });
 
 /// Enclose the digits of a number until they are formatted for the locale. Like the placeholders
 /// for text, they are private-use characters, which no message contains.
-pub(super) const NUMBER: (char, char) = ('\u{e001}', '\u{e002}');
+pub(super) const NUMBER_MARKS: (char, char) = ('\u{e001}', '\u{e002}');
 
 /// Creates a bundle. Messages of later resources replace those of earlier ones.
 pub(super) fn bundle<'a>(
@@ -62,15 +62,15 @@ pub(super) fn bundle<'a>(
 ) -> Bundle {
     let language: LanguageIdentifier = tag.parse().unwrap_or_default();
     let mut bundle = Bundle::new_concurrent(vec![language]);
-    // `Voice::isolate` isolates values instead: where needed, and with elements in HTML.
+    // `LocaleFormatter::isolate` isolates values instead: where needed, and with elements in HTML.
     bundle.set_use_isolating(false);
     bundle.set_formatter(Some(|value, _| match value {
-        // Counts are whole numbers, and `Voice` groups their digits. The number to print can differ
-        // from the one that selects the plural, see `counted`.
+        // Counts are whole numbers, and `LocaleFormatter` groups their digits. The number to print
+        // can differ from the one that selects the plural, see `plural_number`.
         FluentValue::Number(number) => {
-            let counted = number.options.minimum_integer_digits;
-            let counted = counted.map_or(number.value as u64, |counted| counted as u64);
-            Some(format!("{}{counted}{}", NUMBER.0, NUMBER.1))
+            let shown = number.options.minimum_integer_digits;
+            let count = shown.map_or(number.value as u64, |count| count as u64);
+            Some(format!("{}{count}{}", NUMBER_MARKS.0, NUMBER_MARKS.1))
         }
         _ => None,
     }));
@@ -86,9 +86,9 @@ pub(super) fn bundle<'a>(
 /// Arabic, 103 should be like 3. A smaller number with the same plural form therefore replaces a
 /// larger one, and the larger one is kept for printing. Breton has too many such rules for this
 /// workaround.
-pub(super) fn counted(bundle: &Bundle, count: u64) -> FluentNumber {
+pub(super) fn plural_number(bundle: &Bundle, count: u64) -> FluentNumber {
     let language = bundle.locales.first().map(|locale| locale.language.as_str());
-    let last = |teens: std::ops::RangeInclusive<u64>| match count % 100 {
+    let last_digit = |teens: std::ops::RangeInclusive<u64>| match count % 100 {
         teen if teens.contains(&teen) => teen,
         other if other % 10 == 0 => 10.min(count),
         other => other % 10,
@@ -106,8 +106,8 @@ pub(super) fn counted(bundle: &Bundle, count: u64) -> FluentNumber {
             rest @ 2..=19 => rest,
             _ => 20,
         },
-        Some("be") => last(11..=14),
-        Some("lt" | "lv" | "prg") => last(11..=19),
+        Some("be") => last_digit(11..=14),
+        Some("lt" | "lv" | "prg") => last_digit(11..=19),
         _ => count,
     };
     let options = FluentNumberOptions {
@@ -119,7 +119,7 @@ pub(super) fn counted(bundle: &Bundle, count: u64) -> FluentNumber {
 }
 
 /// Returns the locale, then the locale without its last part, and so on.
-pub(super) fn truncated(tag: &str) -> impl Iterator<Item = String> {
+pub(super) fn with_fallbacks(tag: &str) -> impl Iterator<Item = String> {
     let shorter = |tag: &String| tag.rsplit_once('-').map(|(shorter, _)| shorter.to_owned());
     std::iter::successors(Some(tag.to_owned()), shorter)
 }
@@ -128,13 +128,13 @@ pub(super) fn truncated(tag: &str) -> impl Iterator<Item = String> {
 pub(super) type Messages = BTreeMap<String, BTreeSet<String>>;
 
 /// The messages of the English catalog.
-pub(super) static KNOWN: LazyLock<Messages> = LazyLock::new(|| {
-    let english = OURS.iter().find(|(tag, _)| *tag == ENGLISH);
+pub(super) static ENGLISH_MESSAGES: LazyLock<Messages> = LazyLock::new(|| {
+    let english = BUILT_IN_RESOURCES.iter().find(|(tag, _)| *tag == ENGLISH);
     english.map_or_else(Messages::new, |(_, english)| messages(english))
 });
 
 /// The messages of an event type, with the variables of each.
-const OF_TYPES: [(&str, &[&str]); 6] = [
+const TYPE_MESSAGES: [(&str, &[&str]); 6] = [
     ("", &[]),
     (".new", &["count"]),
     (".more", &["count"]),
@@ -144,7 +144,9 @@ const OF_TYPES: [(&str, &[&str]); 6] = [
 ];
 
 /// Reads the catalogs of a templates folder, by locale.
-pub(super) fn own(templates: &Path) -> Result<BTreeMap<String, Arc<FluentResource>>, Error> {
+pub(super) fn read_folder(
+    templates: &Path,
+) -> Result<BTreeMap<String, Arc<FluentResource>>, Error> {
     let folder = templates.join("locales");
     let unreadable = |cause| Error::unreadable(&folder, cause);
     let mut own = BTreeMap::new();
@@ -154,38 +156,37 @@ pub(super) fn own(templates: &Path) -> Result<BTreeMap<String, Arc<FluentResourc
     };
     for entry in entries {
         let path = entry.map_err(unreadable)?.path();
-        let name = path.file_name().and_then(|name| name.to_str());
-        let stem = name.and_then(|name| name.strip_suffix(".ftl"));
-        let Some(stem) = stem.filter(|stem| !stem.starts_with('.')) else {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let Some(stem) = name.strip_suffix(".ftl").filter(|stem| !stem.starts_with('.')) else {
             continue;
         };
         let Some(tag) = to_language_tag(stem) else {
-            let why = format!("{stem:?} is no locale; a catalog is called such as pt-BR.ftl");
-            return Err(wrong(&path, None, why));
+            let why = format!("{stem:?} is no locale; name a catalog like pt-BR.ftl");
+            return Err(invalid_catalog(&path, None, why));
         };
-        let text = std::fs::read_to_string(&path);
-        let text = text.map_err(|cause| Error::unreadable(&path, cause))?;
-        if own.insert(tag.clone(), Arc::new(read(&path, text)?)).is_some() {
+        let text =
+            std::fs::read_to_string(&path).map_err(|cause| Error::unreadable(&path, cause))?;
+        if own.insert(tag.clone(), Arc::new(parse(&path, text)?)).is_some() {
             let why = format!("another file is the catalog of {tag}");
-            return Err(wrong(&path, None, why));
+            return Err(invalid_catalog(&path, None, why));
         }
     }
     Ok(own)
 }
 
-fn wrong(path: &Path, line: Option<usize>, why: String) -> Error {
+fn invalid_catalog(path: &Path, line: Option<usize>, why: String) -> Error {
     Error::invalid(path.display(), line, why)
 }
 
 /// Parses a catalog and checks that its messages can be formatted.
-fn read(path: &Path, text: String) -> Result<FluentResource, Error> {
+fn parse(path: &Path, text: String) -> Result<FluentResource, Error> {
     let resource = FluentResource::try_new(text.clone()).map_err(|(_, errors)| {
         let Some(first) = errors.first() else {
-            return wrong(path, None, String::new());
+            return invalid_catalog(path, None, String::new());
         };
         let before = text.as_bytes().iter().take(first.pos.start);
         let line = 1 + before.filter(|byte| **byte == b'\n').count();
-        wrong(path, Some(line), first.kind.to_string())
+        invalid_catalog(path, Some(line), first.kind.to_string())
     })?;
     let terms: BTreeSet<&str> = resource
         .entries()
@@ -210,7 +211,7 @@ fn read(path: &Path, text: String) -> Result<FluentResource, Error> {
                     rest.is_some_and(|rest| rest.trim_start().starts_with('='))
                 };
                 let line = text.lines().position(is_start);
-                wrong(path, line.map(|line| line + 1), why)
+                invalid_catalog(path, line.map(|line| line + 1), why)
             })?;
         }
     }
@@ -219,15 +220,15 @@ fn read(path: &Path, text: String) -> Result<FluentResource, Error> {
 
 /// Checks a message, an attribute or a term; the name of a term begins with `-`.
 fn check(name: &str, pattern: &Pattern<&str>, terms: &BTreeSet<&str>) -> Result<(), String> {
-    let mut uses = Uses::default();
-    uses.pattern(pattern);
-    if let Some(other) = uses.others.difference(terms).next() {
+    let mut references = References::default();
+    references.pattern(pattern);
+    if let Some(other) = references.others.difference(terms).next() {
         return Err(format!("{name} uses {other}, which is no term here"));
     }
     if name.starts_with('-') {
         return Ok(());
     }
-    check_names(name, &uses.variables)?;
+    check_names(name, &references.variables)?;
     check_setting(name, pattern)
 }
 
@@ -238,16 +239,15 @@ fn check_names(name: &str, variables: &BTreeSet<&str>) -> Result<(), String> {
     }
     let of_type = || {
         let name = name.strip_prefix("type-")?;
-        let what = name.find('.').map_or("", |at| &name[at..]);
-        OF_TYPES.iter().find(|(of, _)| *of == what)
+        let attribute = name.find('.').map_or("", |at| &name[at..]);
+        TYPE_MESSAGES.iter().find(|(known, _)| *known == attribute)
     };
     let mut variables = variables.iter();
-    let unknown = match (KNOWN.get(name), of_type()) {
+    let unknown = match (ENGLISH_MESSAGES.get(name), of_type()) {
         (Some(known), _) => variables.find(|variable| !known.contains(**variable)),
         (None, Some((_, known))) => variables.find(|variable| !known.contains(variable)),
         (None, None) => {
-            let nearest = most_similar(name, KNOWN.keys().map(String::as_str));
-            let hint = match nearest {
+            let hint = match most_similar(name, ENGLISH_MESSAGES.keys().map(String::as_str)) {
                 Some(nearest) => format!("did you mean {nearest}?"),
                 None => "names of your own messages start with own-".to_owned(),
             };
@@ -287,9 +287,9 @@ pub(super) fn messages(resource: &FluentResource) -> Messages {
             continue;
         };
         for (name, pattern) in patterns(message) {
-            let mut uses = Uses::default();
-            uses.pattern(pattern);
-            let variables = uses.variables.into_iter().map(str::to_owned);
+            let mut references = References::default();
+            references.pattern(pattern);
+            let variables = references.variables.into_iter().map(str::to_owned);
             messages.insert(name, variables.collect());
         }
     }
@@ -300,20 +300,22 @@ pub(super) fn messages(resource: &FluentResource) -> Messages {
 fn patterns<'a>(message: &'a Message<&'a str>) -> Vec<(String, &'a Pattern<&'a str>)> {
     let id = message.id.name;
     let value = message.value.iter().map(|value| (id.to_owned(), value));
-    let attributes = message.attributes.iter();
-    let attributes = attributes.map(|one| (format!("{id}.{}", one.id.name), &one.value));
+    let attributes = message
+        .attributes
+        .iter()
+        .map(|attribute| (format!("{id}.{}", attribute.id.name), &attribute.value));
     value.chain(attributes).collect()
 }
 
 /// The names that a pattern refers to.
 #[derive(Default)]
-struct Uses<'a> {
+struct References<'a> {
     variables: BTreeSet<&'a str>,
     /// Terms, messages and functions.
     others: BTreeSet<&'a str>,
 }
 
-impl<'a> Uses<'a> {
+impl<'a> References<'a> {
     fn pattern(&mut self, pattern: &'a Pattern<&'a str>) {
         for element in &pattern.elements {
             if let PatternElement::Placeable { expression } = element {

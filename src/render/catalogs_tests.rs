@@ -5,8 +5,8 @@
 use fluent_bundle::FluentResource;
 
 use super::super::catalog_files::{BUILT_IN, Messages, REGIONAL, messages};
+use super::super::locale_formatter::{Medium, MessageValue};
 use super::super::tests::{at, digest, email, site, titled, work};
-use super::super::voice::{Medium, MessageValue};
 use super::super::{Renderer, sample};
 use super::*;
 use crate::domain::{EventType, Policies, Policy, User, UserId};
@@ -15,8 +15,8 @@ fn ours() -> Catalogs {
     Catalogs::load(None).unwrap()
 }
 
-fn say_in(locale: &str, id: &str, filled: &[(&str, MessageValue<'_>)]) -> String {
-    ours().voice(Some(locale)).say(id, filled, Medium::Text).unwrap()
+fn format_in(locale: &str, id: &str, values: &[(&str, MessageValue<'_>)]) -> String {
+    ours().formatter(Some(locale)).format(id, values, Medium::Text).unwrap()
 }
 
 /// Loads a folder with one catalog.
@@ -24,8 +24,7 @@ fn with(file: &str, text: &str) -> Result<Renderer, String> {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("locales")).unwrap();
     std::fs::write(folder.path().join("locales").join(file), text).unwrap();
-    let made = Renderer::new(site(), Some(folder.path().to_owned()));
-    made.map_err(|error| error.to_string())
+    Renderer::new(site(), Some(folder.path().to_owned())).map_err(|error| error.to_string())
 }
 
 fn reader(locale: &str) -> User {
@@ -62,9 +61,9 @@ fn every_catalog_has_all_messages_with_the_same_variables() {
 #[test]
 fn a_regional_catalog_has_only_messages_that_english_has() {
     for (tag, text) in REGIONAL {
-        let unknown = differences(text);
-        let unknown = unknown.iter().filter(|found| !found.ends_with(": None"));
-        assert_eq!(unknown.collect::<Vec<_>>(), Vec::<&String>::new(), "{tag}");
+        let mut unknown = differences(text);
+        unknown.retain(|difference| !difference.ends_with(": None"));
+        assert_eq!(unknown, Vec::<String>::new(), "{tag}");
     }
 }
 
@@ -102,8 +101,8 @@ fn emails_and_pages_render_in_every_catalog() {
 #[test]
 fn plurals_follow_the_language() {
     let people = |locale: &str, count: u64| {
-        let say_in = say_in(locale, "people", &[("count", MessageValue::Count(count))]);
-        say_in.replace(['\u{a0}', '\u{202f}'], " ")
+        let text = format_in(locale, "people", &[("count", MessageValue::Count(count))]);
+        text.replace(['\u{a0}', '\u{202f}'], " ")
     };
     let all = |locale: &str, counts: &[u64]| -> Vec<String> {
         counts.iter().map(|count| people(locale, *count)).collect()
@@ -152,12 +151,12 @@ fn plurals_of_large_numbers_depend_on_their_last_digits() {
         std::fs::create_dir(folder.path().join("locales")).unwrap();
         std::fs::write(folder.path().join(format!("locales/{locale}.ftl")), ftl).unwrap();
         let catalogs = Catalogs::load(Some(folder.path())).unwrap();
-        let voice = catalogs.voice(Some(locale));
-        let say = |count: &u64| {
+        let formatter = catalogs.formatter(Some(locale));
+        let format = |count: &u64| {
             let count = [("count", MessageValue::Count(*count))];
-            voice.say("people", &count, Medium::Text).unwrap()
+            formatter.format("people", &count, Medium::Text).unwrap()
         };
-        counts.iter().map(say).collect()
+        counts.iter().map(format).collect()
     };
     let all = "people = { $count ->\n    [zero] zero\n    [one] one\n    [two] two\n    [few] few\n    \
                [many] many\n   *[other] other\n}\n";
@@ -191,7 +190,7 @@ fn plurals_of_large_numbers_depend_on_their_last_digits() {
 #[test]
 fn numbers_and_dates_follow_the_language() {
     let catalogs = ours();
-    let voice = |tag: &str| catalogs.voice(Some(tag));
+    let formatter = |tag: &str| catalogs.formatter(Some(tag));
     for (tag, number, day, next) in [
         ("en", "39,389", "22 April 2014", "Tuesday 22 April 2014, 08:00"),
         ("de", "39.389", "22. April 2014", "Dienstag, 22. April 2014, 08:00"),
@@ -203,14 +202,14 @@ fn numbers_and_dates_follow_the_language() {
         ("ru", "39\u{a0}389", "22 апреля 2014", "22 апреля 2014, 08:00"),
         ("ar", "39,389", "22 أبريل 2014", "الثلاثاء، 22 أبريل 2014، 08:00"),
     ] {
-        assert_eq!(voice(tag).grouped(39_389), number, "{tag}");
-        assert_eq!(voice(tag).day_in_full(at(), chrono_tz::UTC), day, "{tag}");
-        assert_eq!(voice(tag).next(at(), chrono_tz::UTC), next, "{tag}");
+        assert_eq!(formatter(tag).grouped(39_389), number, "{tag}");
+        assert_eq!(formatter(tag).day_in_full(at(), chrono_tz::UTC), day, "{tag}");
+        assert_eq!(formatter(tag).next_digest_time(at(), chrono_tz::UTC), next, "{tag}");
     }
     let english: Vec<String> =
-        [0, 999, 1_000, 1_234_567].iter().map(|n| voice("en").grouped(*n)).collect();
+        [0, 999, 1_000, 1_234_567].iter().map(|n| formatter("en").grouped(*n)).collect();
     assert_eq!(english, ["0", "999", "1,000", "1,234,567"]);
-    assert_eq!([999, 4_500, 45_000].map(|n| voice("es").grouped(n)), ["999", "4500", "45.000"]);
+    assert_eq!([999, 4_500, 45_000].map(|n| formatter("es").grouped(n)), ["999", "4500", "45.000"]);
 }
 
 #[test]
@@ -228,11 +227,11 @@ fn a_locale_falls_back_to_its_language_and_then_to_english() {
         ("../../etc/passwd", None),
         ("d", None),
     ] {
-        assert_eq!(catalogs.nearest(requested), near, "{requested}");
-        let voice = catalogs.voice(Some(requested));
-        assert_eq!(voice.tag(), near.unwrap_or("en"), "{requested}");
+        assert_eq!(catalogs.nearest_locale(requested), near, "{requested}");
+        let formatter = catalogs.formatter(Some(requested));
+        assert_eq!(formatter.tag(), near.unwrap_or("en"), "{requested}");
     }
-    assert_eq!(catalogs.voice(None).tag(), "en");
+    assert_eq!(catalogs.formatter(None).tag(), "en");
 }
 
 #[test]
@@ -246,7 +245,7 @@ fn the_accept_language_header_selects_the_first_available_catalog() {
         ("*", None),
         ("", None),
     ] {
-        assert_eq!(catalogs.accepted(header).as_deref(), best, "{header}");
+        assert_eq!(catalogs.locale_of_header(header).as_deref(), best, "{header}");
     }
 }
 
@@ -273,14 +272,14 @@ fn a_regional_file_overrides_its_language_and_built_in_messages() {
     let austrian = with("de-AT.ftl", "digest-head = { $news } für Sie, servus\n").unwrap();
     let german = with("de.ftl", "digest-head = { $news } für dich\n").unwrap();
 
-    let of = |renderer: &Renderer, locale: &str| {
+    let text = |renderer: &Renderer, locale: &str| {
         renderer.render(&email(&reader(locale), &digest)).unwrap().text
     };
 
-    assert!(of(&austrian, "de-AT").contains("5 Neuigkeiten für Sie, servus\nIhre wöchentliche"));
-    assert!(of(&austrian, "de-CH").contains("5 Neuigkeiten für Sie\n"));
-    assert!(of(&german, "de").contains("5 Neuigkeiten für dich\nIhre wöchentliche"));
-    assert!(of(&german, "en").contains("5 new things for you\n"));
+    assert!(text(&austrian, "de-AT").contains("5 Neuigkeiten für Sie, servus\nIhre wöchentliche"));
+    assert!(text(&austrian, "de-CH").contains("5 Neuigkeiten für Sie\n"));
+    assert!(text(&german, "de").contains("5 Neuigkeiten für dich\nIhre wöchentliche"));
+    assert!(text(&german, "en").contains("5 new things for you\n"));
 }
 
 #[test]
@@ -290,10 +289,10 @@ fn missing_attributes_of_a_message_come_from_the_built_in_catalog() {
     std::fs::write(folder.path().join("locales/de.ftl"), "notice-gone = Kein Konto\n").unwrap();
     let catalogs = Catalogs::load(Some(folder.path())).unwrap();
 
-    let say = |id: &str| catalogs.voice(Some("de")).say(id, &[], Medium::Text).unwrap();
+    let format = |id: &str| catalogs.formatter(Some("de")).format(id, &[], Medium::Text).unwrap();
 
-    assert_eq!(say("notice-gone"), "Kein Konto");
-    assert!(say("notice-gone.text").starts_with("Wir haben keine Daten"));
+    assert_eq!(format("notice-gone"), "Kein Konto");
+    assert!(format("notice-gone.text").starts_with("Wir haben keine Daten"));
 }
 
 #[test]
@@ -313,7 +312,7 @@ fn problems_of_a_catalog_are_reported_with_file_and_line() {
         ("calendar = sweden\n", 1, "\"sweden\" is not a known locale"),
         ("direction = up\n", 1, "is not ltr or rtl"),
     ] {
-        let error = with("sv.ftl", text).err().unwrap_or_else(|| panic!("{text} is taken"));
+        let error = with("sv.ftl", text).err().unwrap_or_else(|| panic!("{text} is accepted"));
         assert!(error.contains(&format!("locales/sv.ftl, line {line}: ")), "{error}");
         assert!(error.contains(why), "{error}");
     }
@@ -324,31 +323,31 @@ fn problems_of_a_catalog_are_reported_with_file_and_line() {
 
 #[test]
 fn a_value_cannot_imitate_message_syntax() {
-    let voice = |tag: &str| Arc::clone(ours().voice(Some(tag)));
+    let formatter = |tag: &str| Arc::clone(ours().formatter(Some(tag)));
     let evil = "{ $site } <b>\u{e000}\u{e101}\u{e001}9\u{e002}";
-    let filled = [("news", MessageValue::words(evil)), ("site", MessageValue::words("Tate"))];
+    let values = [("news", MessageValue::words(evil)), ("site", MessageValue::words("Tate"))];
 
-    let html = voice("en").say("news-from", &filled, Medium::Html).unwrap();
+    let html = formatter("en").format("news-from", &values, Medium::Html).unwrap();
 
     assert_eq!(html, "{ $site } &lt;b&gt;\u{e000}\u{e101}\u{e001}9\u{e002} from Tate");
 }
 
 #[test]
 fn names_are_isolated_if_their_direction_may_differ() {
-    let say = |tag: &str, who: &str, medium| {
-        let filled = [("label", MessageValue::words("X")), ("who", MessageValue::words(who))];
-        ours().voice(Some(tag)).say("by", &filled, medium).unwrap()
+    let format = |tag: &str, who: &str, medium| {
+        let values = [("label", MessageValue::words("X")), ("who", MessageValue::words(who))];
+        ours().formatter(Some(tag)).format("by", &values, medium).unwrap()
     };
 
-    assert_eq!(say("en", "Ada", Medium::Text), "X by Ada");
-    assert_eq!(say("en", "ليلى", Medium::Text), "X by \u{2068}ليلى\u{2069}");
-    assert_eq!(say("en", "ليلى", Medium::Html), "X by <span dir=\"auto\">ليلى</span>");
-    assert!(!say("ar", "ليلى", Medium::Text).contains("\u{2068}ليلى"));
+    assert_eq!(format("en", "Ada", Medium::Text), "X by Ada");
+    assert_eq!(format("en", "ليلى", Medium::Text), "X by \u{2068}ليلى\u{2069}");
+    assert_eq!(format("en", "ليلى", Medium::Html), "X by <span dir=\"auto\">ليلى</span>");
+    assert!(!format("ar", "ليلى", Medium::Text).contains("\u{2068}ليلى"));
     assert!(
-        say("ar", "09:30", Medium::Text).ends_with(" 09:30"),
-        "one time, whatever is around it"
+        format("ar", "09:30", Medium::Text).ends_with(" 09:30"),
+        "the parts of a time stay together"
     );
-    let arabic = say("ar", "Ada", Medium::Text);
+    let arabic = format("ar", "Ada", Medium::Text);
     assert!(arabic.contains("\u{2068}Ada\u{2069}") && arabic.contains("\u{2068}X\u{2069}"));
 }
 
@@ -374,7 +373,7 @@ fn a_feed_gets_a_sentence_only_in_a_language_that_has_the_phrase() {
     let policies = Policies::new([(kind.clone(), policy)]);
     let words = |locale: &str| {
         let catalogs = renderer.catalogs();
-        let (heading, phrase) = catalogs.feed_words(Some(locale), &kind, &policies);
+        let (heading, phrase) = catalogs.feed_texts(Some(locale), &kind, &policies);
         (heading, phrase.unwrap_or_default())
     };
     let both = |heading: &str, phrase: &str| (heading.to_owned(), phrase.to_owned());

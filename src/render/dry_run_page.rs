@@ -26,7 +26,7 @@ pub struct DryRunPage {
     pub warnings: Vec<String>,
     /// The emails; flattened for the template.
     #[serde(flatten)]
-    pub found: DryRunEmails,
+    pub dry_run: DryRunEmails,
 }
 
 /// The emails of a dry run. Sizes are the bytes of their HTML, without the user's own links.
@@ -64,7 +64,7 @@ impl DryRunPage {
     /// Renders the page as HTML.
     pub fn render(&self, site: &Site) -> Result<String, Error> {
         let templates = Templates::load([&PAGE], None, site, None)?;
-        let english = templates.catalogs().voice(None);
+        let english = templates.catalogs().formatter(None);
         templates.render(PAGE.name, english, Value::from(Serde(self)))
     }
 }

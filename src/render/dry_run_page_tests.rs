@@ -25,7 +25,7 @@ fn report() -> DryRunPage {
         at: "21 April 2014, 09:30 UTC".into(),
         counts: vec!["digest 2014-04-21 09:30 UTC: 1,234 due; 12 unconfirmed".into()],
         warnings: vec!["no email is sent: 12 of the last 50 emails failed".into()],
-        found: DryRunEmails {
+        dry_run: DryRunEmails {
             total: 1_234,
             emails: vec![
                 email("ada", Some(r#"<p title="x">Norham & Castle</p>"#)),
@@ -68,7 +68,7 @@ fn the_page_has_no_scripts_and_loads_nothing() {
 fn email_content_cannot_escape_its_frame() {
     let attack = r#""></iframe><script>alert(1)</script><iframe srcdoc=""#;
     let mut bad = report();
-    let email = &mut bad.found.emails[0];
+    let email = &mut bad.dry_run.emails[0];
     email.html = Some(attack.to_owned());
     for text in [&mut email.subject, &mut email.user] {
         attack.clone_into(text);
@@ -86,7 +86,7 @@ fn email_content_cannot_escape_its_frame() {
 #[test]
 fn a_page_without_digests_shows_counts_and_warnings() {
     let mut report = report();
-    report.found = DryRunEmails::default();
+    report.dry_run = DryRunEmails::default();
     let none = report.render(&site()).unwrap();
 
     assert!(none.contains("<h1>0 digests would be sent</h1>"));

@@ -1,6 +1,6 @@
 //! Tests of emails in other languages: snapshots, also with type names from catalogs.
 
-use super::batch_tests::{content, email as batch_email, said};
+use super::batch_tests::{comment_with, content, email as batch_email};
 use super::tests::{at, digest, email, site, titled, whole, works};
 use super::*;
 use crate::domain::email_content::FollowReason;
@@ -77,8 +77,8 @@ fn a_digest_is_entirely_in_the_language_of_its_user() {
 #[test]
 fn a_batch_is_entirely_in_the_language_of_its_user() {
     let renderer = renderer();
-    let one = content(vec![said("Ada", "Are the travel costs in here?", "Budget")], 0);
-    let comment = |by, words| -> (&str, Object) { said(by, words, "Budget") };
+    let one = content(vec![comment_with("Ada", "Are the travel costs in here?", "Budget")], 0);
+    let comment = |by, words| -> (&str, Object) { comment_with(by, words, "Budget") };
     let many = content(
         vec![
             comment("Ada", "Are the travel costs in here?"),

@@ -8,65 +8,71 @@ use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use minijinja::value::Serde;
 use minijinja::{Value, context};
 
-use super::safe_text::{NAME, SAID, SHORT, TITLE, by_all, label, link, names, short, words};
-use super::sentence::{
-    NAMES, SentenceView, about_view, ends, further, heading, is_itself, mandatory, named_by, news,
-    says, things,
+use super::locale_formatter::LocaleFormatter;
+use super::safe_text::{
+    MAX_NAME, MAX_QUOTE, MAX_SHORT_NAME, MAX_TITLE, label, link, names, non_empty, only_author,
+    shorten,
 };
-use super::template_input::{EmailInput, data_value, followed, place_in};
-use super::voice::Voice;
+use super::sentence::{
+    MAX_NAMES, SentenceView, about_view, further_events, general_noun, heading, is_itself,
+    mandatory_reason, quote_of, representatives, section_noun, stop_effect,
+};
+use super::template_input::{EmailInput, data_value, follow_views, place_in};
 use crate::domain::email_content::{Author, EmailGroup, EmailItem, EmailSection, GroupTopic};
 use crate::domain::{Cadence, DeliverySource, StopAction};
 
 /// An object's time that is later than its event by no more than this is not shown.
-const AT_ONCE: TimeDelta = TimeDelta::minutes(1);
+const MAX_SAME_TIME: TimeDelta = TimeDelta::minutes(1);
 
 /// Returns the variables of an email's templates, except `site`. `shown` is the number of items for
 /// each section; sections beyond its length are not shown.
-pub(super) fn view_of(email: &EmailInput<'_>, voice: &Voice, shown: &[usize]) -> Value {
+pub(super) fn view_of(
+    email: &EmailInput<'_>,
+    formatter: &LocaleFormatter,
+    shown: &[usize],
+) -> Value {
     let content = email.content;
     let all = &content.sections;
     let known: u64 = all.iter().map(|section| section.total).sum();
     let in_sections = all.iter().take(shown.len()).map(|section| section.total);
-    let sections = all.iter().zip(shown);
-    let sections = sections.map(|(section, shown)| email.section(voice, section, *shown));
-    let by = content.items().map(|(_, item)| item.author());
-    let by_all = by_all(by, content.hidden_count() == 0);
-    let columns = all.iter().map(|section| named_by(section, by_all.is_some()));
-    let columns: Vec<Vec<(Author, u64)>> = columns.collect();
+    let shown_sections = all.iter().zip(shown);
+    let sections = shown_sections.map(|(section, shown)| email.section(formatter, section, *shown));
+    let authors = content.items().map(|(_, item)| item.author());
+    let by_all = only_author(authors, content.hidden_count() == 0);
+    let columns: Vec<Vec<(Author, u64)>> =
+        all.iter().map(|section| representatives(section, by_all.is_some())).collect();
     let names = names(&columns, content.total);
-    let represented = columns.iter().flatten();
-    let represented = represented.filter(|(name, _)| names.iter().any(|one| one.is_same(name)));
-    let represented: u64 = represented.map(|(_, events)| events).sum();
+    let is_named = |name: &Author| names.iter().any(|named| named.is_same(name));
+    let counts = columns.iter().flatten().filter(|(name, _)| is_named(name));
+    let represented: u64 = counts.map(|(_, events)| events).sum();
     let things = match all.as_slice() {
-        [section] if known == content.total => things(voice, section, content.total),
+        [section] if known == content.total => section_noun(formatter, section, content.total),
         _ => None,
     };
-    let one = all.first().filter(|_| content.total == 1);
-    let one = one.and_then(|section| {
+    let one = all.first().filter(|_| content.total == 1).and_then(|section| {
         let item = section.items().next()?;
-        Some(email.item(voice, section, item, url(item)))
+        Some(email.item(formatter, section, item, url(item)))
     });
     context! {
         // The recipient. Built-in templates do not read it, see `Rendered::is_personal`.
         user => context! {
             id => email.user.id.as_str(),
-            name => email.user.name.as_deref().and_then(|name| words(name, SHORT)),
+            name => email.user.name.as_deref().and_then(|name| non_empty(name, MAX_SHORT_NAME)),
             locale => email.user.locale.as_deref(),
         },
         // The date of the email, such as `22 April 2014`.
-        date => voice.day_in_full(email.at, email.tz),
+        date => formatter.day_in_full(email.at, email.tz),
         // The recipient's time zone, such as `Europe/London`.
         tz => email.tz.name(),
         // The time of the oldest included event: a date in a digest, a time in a batch.
-        since => email.when(voice, content.oldest),
+        since => email.when(formatter, content.oldest),
         // The number of included events.
         total => content.total,
         // Whether `things` is the general noun.
         unnamed => things.is_none(),
         // A noun for the events, to follow their number: `new works` if all are in one section with
         // the heading `New works`, else `new things`.
-        things => things.unwrap_or_else(|| news(voice, content.total)),
+        things => things.unwrap_or_else(|| general_noun(formatter, content.total)),
         // The event, if it is the only one.
         one,
         // The number of events that `names` does not represent.
@@ -76,7 +82,7 @@ pub(super) fn view_of(email: &EmailInput<'_>, voice: &Voice, shown: &[usize]) ->
         // The name of the one person behind all events, if there is only one.
         by_all,
         // Short texts for the first items.
-        preview => email.preview(voice),
+        preview => email.preview(formatter),
         sections => sections.collect::<Vec<_>>(),
         // The number of events that are in no shown section: in a hidden one, or of unknown type.
         elsewhere => content.total.saturating_sub(in_sections.sum()),
@@ -86,22 +92,22 @@ pub(super) fn view_of(email: &EmailInput<'_>, voice: &Voice, shown: &[usize]) ->
             mute => email.links.mute.as_deref().and_then(link),
         },
         // The follows that brought these events to the user, those with the most events first.
-        because => followed(email),
+        because => follow_views(email),
         // The effect of the unsubscribe link, if there is one.
-        ends => email.ends(voice),
+        ends => email.ends(formatter),
         // The title of the subject that the mute link mutes; none if it has no title.
         mutes => email.mutes(),
         // The reason why the user cannot turn this email off, without a period. None unless all of
         // its events are mandatory.
-        mandatory => mandatory(voice, &content.sections),
-        ..email.own_variables(voice)
+        mandatory => mandatory_reason(formatter, &content.sections),
+        ..email.own_variables(formatter)
     }
 }
 
 impl EmailInput<'_> {
     /// Returns the variables that only digests have, or only batches. Shared templates use them to
     /// distinguish the two.
-    fn own_variables(&self, voice: &Voice) -> Value {
+    fn own_variables(&self, formatter: &LocaleFormatter) -> Value {
         let content = self.content;
         match self.occasion {
             DeliverySource::Digest(cadence, period) => context! {
@@ -119,12 +125,12 @@ impl EmailInput<'_> {
                     }
                     _ => None,
                 };
-                let sentence = SentenceView::of_all(voice, &content.sections, content.total);
+                let sentence = SentenceView::of_all(formatter, &content.sections, content.total);
                 context! {
                     // The time zone of the times, such as `Europe/London`.
                     zone => self.tz.name(),
                     // The time of the newest included event.
-                    until => self.when(voice, content.newest),
+                    until => self.when(formatter, content.newest),
                     // The number of events that the batch counted but did not keep.
                     omitted => content.omitted,
                     // The topic of all events, if they are known to share one.
@@ -137,47 +143,48 @@ impl EmailInput<'_> {
     }
 
     /// Returns a section with its items in a digest, or with its groups by topic in a batch.
-    fn section(&self, voice: &Voice, section: &EmailSection, shown: usize) -> Value {
-        let mut left = shown;
-        let shown = section.groups.iter().map(|group| {
-            let items = &group.items[..group.items.len().min(left)];
-            left -= items.len();
+    fn section(&self, formatter: &LocaleFormatter, section: &EmailSection, shown: usize) -> Value {
+        let mut remaining = shown;
+        let groups_with_items = section.groups.iter().map(|group| {
+            let items = &group.items[..group.items.len().min(remaining)];
+            remaining -= items.len();
             (group, items)
         });
-        let shown: Vec<(&EmailGroup, &[EmailItem])> =
-            shown.filter(|(_, items)| !items.is_empty()).collect();
-        let more = section.total - shown.iter().map(|(group, _)| group.total).sum::<u64>();
+        let shown_groups: Vec<(&EmailGroup, &[EmailItem])> =
+            groups_with_items.filter(|(_, items)| !items.is_empty()).collect();
+        let more = section.total - shown_groups.iter().map(|(group, _)| group.total).sum::<u64>();
         // The first item of the email shows its image above the text.
         let opens = self.content.sections.first().map(|first| &first.kind) == Some(&section.kind);
         let has_image = |item: &EmailItem| image(item).is_some();
         let (pictured, own) = match self.occasion {
             DeliverySource::Digest(..) => {
-                let items = || shown.iter().flat_map(|(_, items)| *items);
-                let pictured = items().skip(usize::from(opens)).any(has_image);
-                let items = items().map(|item| self.item(voice, section, item, url(item)));
-                let items: Vec<Value> = items.collect();
+                let shown_items = || shown_groups.iter().flat_map(|(_, items)| *items);
+                let pictured = shown_items().skip(usize::from(opens)).any(has_image);
+                let items: Vec<Value> = shown_items()
+                    .map(|item| self.item(formatter, section, item, url(item)))
+                    .collect();
                 (pictured, context! { items })
             }
             DeliverySource::Batch(..) => {
                 let (mut pictured, mut groups) = (false, Vec::new());
-                for (group, items) in shown {
+                for (group, items) in shown_groups {
                     let sentence =
-                        SentenceView::of_group(voice, section, group, self.content.total);
+                        SentenceView::of_group(formatter, section, group, self.content.total);
                     let is_alone = sentence.is_none() && group.total == 1 && is_itself(group);
                     pictured |= is_alone && items.iter().any(has_image);
-                    groups.push(self.group(voice, section, (group, items), sentence));
+                    groups.push(self.group(formatter, section, (group, items), sentence));
                 }
                 (pictured, context! { groups })
             }
         };
         context! {
             type => section.kind.as_str(),
-            heading => heading(voice, section),
+            heading => heading(formatter, section),
             total => section.total,
             // The number of events that are not in the shown items or groups.
             more,
             // The same number in words, such as `12 more works`; none if it is 0.
-            further => further(voice, section, more, None),
+            further => further_events(formatter, section, more, None),
             // Whether images appear next to items, in a column of their own.
             pictured,
             ..own
@@ -186,30 +193,30 @@ impl EmailInput<'_> {
 
     fn group(
         &self,
-        voice: &Voice,
+        formatter: &LocaleFormatter,
         section: &EmailSection,
         (group, items): (&EmailGroup, &[EmailItem]),
         sentence: Option<SentenceView>,
     ) -> Value {
         // An item has no link if an earlier one or the heading of the group has the same.
-        let of_sentence = sentence.as_ref().and_then(SentenceView::url);
-        let above = of_sentence.or_else(|| group.url().and_then(link));
-        let mut linked: Vec<&str> = above.into_iter().collect();
-        let shown = items.iter().map(|item| {
+        let sentence_url = sentence.as_ref().and_then(SentenceView::url);
+        let heading_url = sentence_url.or_else(|| group.url().and_then(link));
+        let mut linked: Vec<&str> = heading_url.into_iter().collect();
+        let views = items.iter().map(|item| {
             let link = url(item).filter(|url| !linked.contains(url));
             linked.extend(link);
-            self.item(voice, section, item, link)
+            self.item(formatter, section, item, link)
         });
-        let shown: Vec<Value> = shown.collect();
+        let item_views: Vec<Value> = views.collect();
         let more = group.total - items.len() as u64;
-        let title = group.title().and_then(|title| words(title, SHORT));
+        let title = group.title().and_then(|title| non_empty(title, MAX_SHORT_NAME));
         context! {
             total => group.total,
-            items => shown,
+            items => item_views,
             // The number of events that are not in the shown items.
             more,
             // The same number in words, such as `2 more comments on Budget`; none if it is 0.
-            further => further(voice, section, more, title),
+            further => further_events(formatter, section, more, title),
             sentence => sentence.map(|sentence| Value::from(Serde(sentence))),
             ..about_view(group)
         }
@@ -217,53 +224,52 @@ impl EmailInput<'_> {
 
     fn item(
         &self,
-        voice: &Voice,
+        formatter: &LocaleFormatter,
         section: &EmailSection,
         item: &EmailItem,
         link: Option<&str>,
     ) -> Value {
         let object = &*item.object;
-        let details = item.details.as_deref();
-        let text = details.and_then(|details| details.text.as_deref());
-        let later = object.at.filter(|at| *at - item.at > AT_ONCE);
+        let text = item.details.as_deref().and_then(|details| details.text.as_deref());
+        let later = object.at.filter(|at| *at - item.at > MAX_SAME_TIME);
         context! {
             type => section.kind.as_str(),
-            heading => heading(voice, section),
-            id => short(item.id.as_str(), TITLE),
-            title => object.title.as_deref().and_then(|title| words(title, TITLE)),
+            heading => heading(formatter, section),
+            id => shorten(item.id.as_str(), MAX_TITLE),
+            title => object.title.as_deref().and_then(|title| non_empty(title, MAX_TITLE)),
             // The title, or the id if there is none.
-            label => label(item, TITLE),
+            label => label(item, MAX_TITLE),
             url => url(item),
             // The URL, unless the group or an earlier item of the group already links to it.
             link,
             image => image(item),
-            by => item.author_name().and_then(|by| words(by, NAME)),
+            by => item.author_name().and_then(|by| non_empty(by, MAX_NAME)),
             // The quoted text of the event.
-            text => text.and_then(|text| words(text, SAID)),
+            text => text.and_then(|text| non_empty(text, MAX_QUOTE)),
             // When the event happened: a date in a digest, a time in a batch.
-            date => self.when(voice, item.at),
+            date => self.when(formatter, item.at),
             // The time of the event in ISO 8601, UTC.
             at => iso(item.at),
             // The object's own time, such as that of an opening, in the format of `date`.
-            on => object.at.map(|at| self.when(voice, at)),
+            on => object.at.map(|at| self.when(formatter, at)),
             // The object's own time, such as `2 May, 18:00`; none unless later than the event.
-            when => later.map(|at| voice.takes_place(at, self.at, self.tz)),
+            when => later.map(|at| formatter.event_time(at, self.at, self.tz)),
             // The name of the place: `data.place` of the object.
-            place => place_in(&object.data).and_then(|place| words(&place, NAME)),
+            place => place_in(&object.data).and_then(|place| non_empty(&place, MAX_NAME)),
             // The application's own data of the object.
             data => data_value(&object.data),
         }
     }
 
     /// Returns the effect of the unsubscribe link, with the headings of this email's sections.
-    fn ends(&self, voice: &Voice) -> Option<Value> {
+    fn ends(&self, formatter: &LocaleFormatter) -> Option<Value> {
         self.links.unsubscribe.as_ref()?;
         let sections = &self.content.sections;
-        Some(ends(self.stop.unwrap_or(&StopAction::All), None, |kind| {
+        Some(stop_effect(self.stop.unwrap_or(&StopAction::All), None, |kind| {
             let section = sections.iter().find(|section| section.kind == *kind);
             section.map_or_else(
-                || voice.heading(kind.as_str(), kind),
-                |section| heading(voice, section),
+                || formatter.heading(kind.as_str(), kind),
+                |section| heading(formatter, section),
             )
         }))
     }
@@ -271,40 +277,41 @@ impl EmailInput<'_> {
     fn mutes(&self) -> Option<String> {
         self.links.mute.as_ref()?;
         let group = self.content.sections.first()?.groups.first()?;
-        words(group.title()?, TITLE)
+        non_empty(group.title()?, MAX_TITLE)
     }
 
     /// Formats a time as a date in a digest, and as a time of day in a batch.
-    fn when(&self, voice: &Voice, at: DateTime<Utc>) -> String {
+    fn when(&self, formatter: &LocaleFormatter, at: DateTime<Utc>) -> String {
         match self.occasion {
-            DeliverySource::Digest(..) => voice.day(at, self.at, self.tz),
-            DeliverySource::Batch(..) => voice.moment(at, self.at, self.tz),
+            DeliverySource::Digest(..) => formatter.day(at, self.at, self.tz),
+            DeliverySource::Batch(..) => formatter.moment(at, self.at, self.tz),
         }
     }
 
     /// Returns short texts for the first items: in a batch the person and the quoted text, else the
     /// title, else the person and the time. A batch omits duplicates, because many items can share
     /// a topic.
-    fn preview(&self, voice: &Voice) -> Vec<String> {
-        let repeats = matches!(self.occasion, DeliverySource::Digest(..));
+    fn preview(&self, formatter: &LocaleFormatter) -> Vec<String> {
+        let is_digest = matches!(self.occasion, DeliverySource::Digest(..));
         let mut preview = Vec::new();
-        let groups = self.content.sections.iter().flat_map(|one| &one.groups);
-        for (about, item) in
-            groups.flat_map(|group| group.items.iter().map(|item| (&group.topic, item)))
-        {
-            let by = item.author_name().and_then(|by| words(by, SHORT));
-            let said = by.as_deref().filter(|_| !repeats);
-            let said = said.and_then(|by| says(voice, by, about, item));
-            let by = by.filter(|_| is_unnamed(about, item));
-            let beginning = said.unwrap_or_else(|| match (by, about) {
-                (Some(by), _) => format!("{by} {}", self.when(voice, item.at)),
-                (None, GroupTopic::Page(topic)) => short(&topic.title, SHORT),
-                (None, GroupTopic::Stated(_) | GroupTopic::Object) => label(item, SHORT),
-            });
-            if repeats || !preview.contains(&beginning) {
-                preview.push(beginning);
+        let groups = self.content.sections.iter().flat_map(|section| &section.groups);
+        let items = groups.flat_map(|group| group.items.iter().map(|item| (&group.topic, item)));
+        for (about, item) in items {
+            let by = item.author_name().and_then(|by| non_empty(by, MAX_SHORT_NAME));
+            let author = by.as_deref().filter(|_| !is_digest);
+            let quote = author.and_then(|by| quote_of(formatter, by, about, item));
+            let text =
+                quote.unwrap_or_else(|| match (by.filter(|_| is_unnamed(about, item)), about) {
+                    (Some(by), _) => format!("{by} {}", self.when(formatter, item.at)),
+                    (None, GroupTopic::Page(topic)) => shorten(&topic.title, MAX_SHORT_NAME),
+                    (None, GroupTopic::Stated(_) | GroupTopic::Object) => {
+                        label(item, MAX_SHORT_NAME)
+                    }
+                });
+            if is_digest || !preview.contains(&text) {
+                preview.push(text);
             }
-            if preview.len() == NAMES {
+            if preview.len() == MAX_NAMES {
                 break;
             }
         }

@@ -10,6 +10,7 @@ mod catalog_files;
 mod catalogs;
 pub mod dry_run_page;
 mod inline;
+mod locale_formatter;
 mod mail_view;
 pub mod pages;
 mod safe_text;
@@ -18,7 +19,6 @@ mod sentence;
 mod site;
 mod template_input;
 mod templates;
-mod voice;
 
 use std::path::PathBuf;
 
@@ -35,7 +35,7 @@ pub(crate) use built_in_templates::template_names;
 pub use catalogs::Catalogs;
 pub use pages::{Pages, WebPage};
 pub use sample::EmailDraft;
-pub(crate) use sample::{Samples, reader};
+pub(crate) use sample::{Samples, sample_user};
 pub use template_input::{EmailInput, EmailLinks};
 
 /// The size limit of an HTML or text body, in bytes. Every body is shorter.
@@ -52,7 +52,7 @@ const MAX_SECTIONS: usize = 200;
 
 /// A rendered email, without its envelope.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rendered {
+pub struct EmailParts {
     /// One line of at most [`MAX_SUBJECT`] characters.
     pub subject: String,
     /// The HTML body, short enough that a recipient's own links fit below [`MAX_BYTES`].
@@ -60,7 +60,7 @@ pub struct Rendered {
     /// The text body, with the same limit as the HTML.
     pub text: String,
     /// The number of items shown. Some are omitted if the email would be too long.
-    pub shown: usize,
+    pub shown_items: usize,
     /// Whether templates read fields of the user. If not, all recipients of the same content share
     /// this email.
     pub is_personal: bool,
@@ -83,12 +83,12 @@ impl Renderer {
     ///
     /// Fails if a template or catalog cannot be read, does not compile, or cannot render a sample.
     pub fn new(site: Site, overrides: Option<PathBuf>) -> Result<Self, Error> {
-        let all = [&DIGEST, &BATCH].into_iter().flat_map(EmailTemplates::all);
+        let built_in = [&DIGEST, &BATCH].into_iter().flat_map(EmailTemplates::all);
         let inliner = Some(inline::inliner());
-        let templates = Templates::load(all, overrides.as_deref(), &site, inliner)?;
+        let templates = Templates::load(built_in, overrides.as_deref(), &site, inliner)?;
         let renderer = Self { is_personal: templates.mention_user(), templates };
         if overrides.is_some() {
-            renderer.try_out()?;
+            sample::try_all(|email| renderer.render(email).map(drop))?;
         }
         Ok(renderer)
     }
@@ -100,12 +100,12 @@ impl Renderer {
 
     /// Returns the locale in which emails to this user are written.
     pub fn locale_of(&self, user: &User) -> &str {
-        self.catalogs().spoken(user.locale.as_deref())
+        self.catalogs().locale_or_english(user.locale.as_deref())
     }
 
     /// Renders an email. If it would be too long, the longest sections show fewer items and count
     /// the rest.
-    pub fn render(&self, email: &EmailInput<'_>) -> Result<Rendered, Error> {
+    pub fn render(&self, email: &EmailInput<'_>) -> Result<EmailParts, Error> {
         let templates = templates_of(email);
         let sections = email.content.sections.iter().take(MAX_SECTIONS);
         let mut shown: Vec<usize> = sections.map(EmailSection::shown_count).collect();
@@ -124,8 +124,8 @@ impl Renderer {
             } else if shown.len() > 1 {
                 shown.truncate(shown.len() / 2);
             } else {
-                let longer =
-                    if rendered.html.len() == bytes { &templates.html } else { &templates.text };
+                let is_html = rendered.html.len() == bytes;
+                let longer = if is_html { &templates.html } else { &templates.text };
                 let file = self.templates.file(longer.name);
                 return Err(Error::Template(format!(
                     "{file} makes {bytes} bytes of an email without items; email programs cut off \
@@ -141,28 +141,23 @@ impl Renderer {
         templates: &EmailTemplates,
         email: &EmailInput<'_>,
         shown: &[usize],
-    ) -> Result<Rendered, Error> {
-        let voice = self.catalogs().voice(email.user.locale.as_deref());
-        let view = mail_view::view_of(email, voice, shown);
-        let render = |name, view| self.templates.render(name, voice, view);
-        let subject = render(templates.subject.name, view.clone())?;
-        let subject = safe_text::clamp(&safe_text::one_line(&subject), MAX_SUBJECT).into_owned();
-        let subject = voice::closed(subject);
-        let view = context! { subject => &subject, ..view };
-        let html = render(templates.html.name, view.clone())?;
-        let text = render(templates.text.name, view)?;
-        Ok(Rendered {
+    ) -> Result<EmailParts, Error> {
+        let formatter = self.catalogs().formatter(email.user.locale.as_deref());
+        let view = mail_view::view_of(email, formatter, shown);
+        let render = |name, view| self.templates.render(name, formatter, view);
+        let line = safe_text::one_line(&render(templates.subject.name, view.clone())?);
+        let subject =
+            locale_formatter::close_isolates(safe_text::clamp(&line, MAX_SUBJECT).into_owned());
+        let body_view = context! { subject => &subject, ..view };
+        let html = render(templates.html.name, body_view.clone())?;
+        let text = render(templates.text.name, body_view)?;
+        Ok(EmailParts {
             subject,
             html,
             text,
-            shown: shown.iter().sum(),
+            shown_items: shown.iter().sum(),
             is_personal: self.is_personal,
         })
-    }
-
-    /// Renders the samples.
-    fn try_out(&self) -> Result<(), Error> {
-        sample::try_all(|email| self.render(email).map(drop))
     }
 }
 
@@ -173,9 +168,9 @@ fn templates_of(email: &EmailInput<'_>) -> &'static EmailTemplates {
     }
 }
 
-/// Reduces the largest counts, until their sum is at most `most`.
-fn level(counts: &mut [usize], most: usize) {
-    let excess = counts.iter().sum::<usize>().saturating_sub(most);
+/// Reduces the largest counts, until their sum is at most `max_sum`.
+fn level(counts: &mut [usize], max_sum: usize) {
+    let excess = counts.iter().sum::<usize>().saturating_sub(max_sum);
     for _ in 0..excess {
         if let Some(largest) = counts.iter_mut().max() {
             *largest -= 1;

@@ -3,13 +3,13 @@
 use chrono::TimeDelta;
 use serde_json::json;
 
-use super::batch_tests::{content, four_comments, on, render, said};
+use super::batch_tests::{comment_on, comment_with, content, four_comments, render};
 use super::tests::{at, titled};
 use super::*;
 use crate::domain::Object;
 
 /// Returns the URL and the name of the button, without direction marks.
-fn button(rendered: &Rendered) -> Option<(String, String)> {
+fn button(rendered: &EmailParts) -> Option<(String, String)> {
     let (before, rest) = rendered.html.split_once(">Open <span dir=\"auto\">")?;
     let (_, url) = before.rsplit_once("href=\"")?;
     let (url, _) = url.split_once('"')?;
@@ -28,14 +28,18 @@ fn an_email_about_one_topic_has_a_button_that_opens_it() {
     for (events, omitted, expected) in [
         (four_comments(), 0, budget("https://www.example.org/budget")),
         // A single event links to its own URL.
-        (vec![said("Ada", "+1", "Budget")], 0, budget("https://www.example.org/budget#ada")),
         (
-            vec![on("Ada", "Budget"), on("Ben", "Budget")],
+            vec![comment_with("Ada", "+1", "Budget")],
+            0,
+            budget("https://www.example.org/budget#ada"),
+        ),
+        (
+            vec![comment_on("Ada", "Budget"), comment_on("Ben", "Budget")],
             0,
             budget("https://www.example.org/budget"),
         ),
         // There are several topics, or omitted events: no single thing to open.
-        (vec![on("Ada", "Budget"), on("Ada", "Roadmap")], 0, None),
+        (vec![comment_on("Ada", "Budget"), comment_on("Ada", "Roadmap")], 0, None),
         (four_comments(), 3, None),
         // The object has no URL.
         (vec![("Work", titled("Ruins"))], 0, None),
@@ -48,14 +52,15 @@ fn an_email_about_one_topic_has_a_button_that_opens_it() {
 fn a_long_name_is_truncated_in_the_button() {
     let long = "Portrait of a Woman Reading, possibly the Artist’s Sister, by a Window";
 
-    let (_, name) = opens(vec![on("Ada", long)], 0).unwrap();
+    let (_, name) = opens(vec![comment_on("Ada", long)], 0).unwrap();
 
     assert!(name.chars().count() <= 40 && name.ends_with('…'), "{name}");
 }
 
 #[test]
 fn only_linked_titles_look_like_links() {
-    let html = render(&content(vec![on("Ada", "Budget"), on("Ben", "Roadmap")], 0)).html;
+    let html =
+        render(&content(vec![comment_on("Ada", "Budget"), comment_on("Ben", "Roadmap")], 0)).html;
     let bare = render(&content(vec![("Work", titled("Ruins")); 2], 0)).html;
 
     let (_, style) = html.split_once("class=\"ink\"").unwrap();

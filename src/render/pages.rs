@@ -11,9 +11,9 @@ use minijinja::{Value, context};
 
 use super::built_in_templates::{Error, PAGES};
 use super::catalogs::Catalogs;
-use super::sample::{FOLLOWED, reader};
+use super::locale_formatter::{LocaleFormatter, Medium, MessageValue};
+use super::sample::{FOLLOWED, sample_user};
 use super::templates::Templates;
-use super::voice::{Medium, MessageValue, Voice};
 use crate::domain::mutes_and_quiet_hours::Title;
 use crate::domain::{
     Cadence, EventType, FollowKey, Mandate, Policies, Policy, Route, Schedule, Site, StopAction,
@@ -23,14 +23,14 @@ use crate::domain::{
 mod view;
 
 pub use super::template_input::UNFOLLOW;
-pub use view::{Choices, EmailTokens, PageUser, Stopping, TYPE_FIELD, UNMUTE_FIELD};
+pub use view::{EmailTokens, PageUser, PreferencesPage, StopPage, TYPE_FIELD, UNMUTE_FIELD};
 
 /// A page and its data. Links are relative, so that the pages work below any path.
 pub enum WebPage<'a> {
     /// Asks for confirmation of a link's effect, or confirms it. Its path ends in the token.
-    Stop(Stopping<'a>),
+    Stop(StopPage<'a>),
     /// All choices. Its path is one level below the token.
-    Preferences(Choices<'a>),
+    Preferences(PreferencesPage<'a>),
     /// A message.
     Notice(Notice),
 }
@@ -50,7 +50,7 @@ impl Pages {
     pub fn new(site: &Site, overrides: Option<PathBuf>) -> Result<Self, Error> {
         let pages = Self { templates: Templates::load(&PAGES, overrides.as_deref(), site, None)? };
         if overrides.is_some() {
-            pages.try_out()?;
+            pages.render_samples()?;
         }
         Ok(pages)
     }
@@ -66,10 +66,10 @@ impl Pages {
     ///
     /// Fails if a template fails with this page, although it rendered the samples.
     pub fn render(&self, page: &WebPage<'_>, locale: Option<&str>) -> Result<String, Error> {
-        let voice = self.catalogs().voice(locale);
+        let formatter = self.catalogs().formatter(locale);
         let (template, view) = match page {
             WebPage::Stop(stopping) => {
-                let template = match (stopping.stop, stopping.ended) {
+                let template = match (stopping.stop, stopping.is_stopped) {
                     (StopAction::All, false) => "pages/unsubscribe.html",
                     (StopAction::All, true) => "pages/unsubscribed.html",
                     (StopAction::Subject(..), false) => "pages/mute.html",
@@ -77,19 +77,20 @@ impl Pages {
                     (_, false) => "pages/stop.html",
                     (_, true) => "pages/stopped.html",
                 };
-                (template, view::stop(stopping, voice))
+                (template, view::stop(stopping, formatter))
             }
             WebPage::Preferences(choices) => {
-                ("pages/preferences.html", view::preferences(choices, voice))
+                ("pages/preferences.html", view::preferences(choices, formatter))
             }
-            WebPage::Notice(notice) => ("pages/notice.html", notice.view(voice)),
+            WebPage::Notice(notice) => ("pages/notice.html", notice.view(formatter)),
         };
-        self.templates.render(template, voice, view)
+        self.templates.render(template, formatter, view)
     }
 
-    fn try_out(&self) -> Result<(), Error> {
+    /// Renders all pages for sample users.
+    fn render_samples(&self) -> Result<(), Error> {
         let (now, hour) = (DateTime::UNIX_EPOCH, TimeDelta::hours(1));
-        let mut user = reader();
+        let mut user = sample_user();
         user.mutes.mute(Subject::stored("other"), Some(now + hour), None, now);
         let default = &Schedule {
             cadence: Cadence::Weekly,
@@ -107,9 +108,9 @@ impl Pages {
             (EventType::stored("Sample"), batch),
             (EventType::stored("Mandatory"), mandatory),
         ]);
-        let mut gone = user.clone();
-        gone.unsubscribed = Some(now);
-        for user in [&user, &gone] {
+        let mut unsubscribed = user.clone();
+        unsubscribed.unsubscribed = Some(now);
+        for user in [&user, &unsubscribed] {
             self.samples(PageUser::new(user, default, policies), now)?;
         }
         Ok(())
@@ -118,10 +119,10 @@ impl Pages {
     /// Renders each page for this user. Returns the pages with descriptions.
     pub(crate) fn samples(
         &self,
-        of: PageUser<'_>,
+        page_user: PageUser<'_>,
         now: DateTime<Utc>,
     ) -> Result<Vec<(String, String)>, Error> {
-        let PageUser { user, policies, .. } = of;
+        let PageUser { user, policies, .. } = page_user;
         let [own, digest, all] = ["preview", "preview-digest", "preview-all"].map(str::to_owned);
         let tokens = &EmailTokens { own, digest, all };
         let mut pages = Vec::new();
@@ -130,8 +131,12 @@ impl Pages {
             Ok::<_, Error>(())
         };
         for (name, saved) in [("preferences", false), ("preferences saved", true)] {
-            let choices =
-                Choices { of, token: &tokens.all, saved, next: Some(now + TimeDelta::days(3)) };
+            let choices = PreferencesPage {
+                page_user,
+                token: &tokens.all,
+                is_saved: saved,
+                next_digest: Some(now + TimeDelta::days(3)),
+            };
             add(name.to_owned(), &WebPage::Preferences(choices))?;
         }
         let mut stops = vec![
@@ -140,11 +145,10 @@ impl Pages {
             ("all email", StopAction::All),
             ("a follow", StopAction::Follow(FollowKey::stored("artist:7"))),
         ];
-        let mut kinds = policies.kinds();
-        let alone = kinds.find(|kind| user.gets_outside_digest(kind, policies));
-        if alone.is_some() {
+        let outside_digest = policies.kinds().find(|kind| user.gets_outside_digest(kind, policies));
+        if outside_digest.is_some() {
             let thread = StopAction::Subject(Subject::stored("preview"), Title::cut("Budget"));
-            stops.extend([("a type", StopAction::for_types(alone)), ("a thread", thread)]);
+            stops.extend([("a type", StopAction::for_types(outside_digest)), ("a thread", thread)]);
         }
         for (what, stop) in &stops {
             let mut stopped = user.clone();
@@ -154,20 +158,19 @@ impl Pages {
                 (format!("stopped {what}"), &stopped, true, Some(user)),
                 (format!("stopped {what} before"), &stopped, true, None),
             ] {
-                let stopping = Stopping {
-                    of: PageUser { user, ..of },
+                let stopping = StopPage {
+                    page_user: PageUser { user, ..page_user },
                     stop,
-                    ended,
-                    before,
+                    is_stopped: ended,
+                    previous_user: before,
                     tokens,
-                    name: matches!(stop, StopAction::Follow(_)).then_some(FOLLOWED),
+                    follow_name: matches!(stop, StopAction::Follow(_)).then_some(FOLLOWED),
                 };
                 add(name, &WebPage::Stop(stopping))?;
             }
         }
-        add("notice".to_owned(), &WebPage::Notice(Notice::Expired))?;
-        let quiet = "notice about quiet hours".to_owned();
-        add(quiet, &WebPage::Notice(Notice::QuietHours))?;
+        add("notice".to_owned(), &WebPage::Notice(Notice::ExpiredLink))?;
+        add("notice about quiet hours".to_owned(), &WebPage::Notice(Notice::IncompleteQuietHours))?;
         Ok(pages)
     }
 }
@@ -177,53 +180,50 @@ impl Pages {
 #[derive(Debug, Clone)]
 pub enum Notice {
     /// A link is incomplete or has an invalid signature.
-    Forged,
+    InvalidLink,
     /// A link has expired.
-    Expired,
+    ExpiredLink,
     /// The user of a link has no record.
-    Gone,
+    UnknownUser,
     /// The user does not follow the key that the link would end.
     NotFollowed,
     /// The link is for a type that has become mandatory.
     Mandatory(EventType, Mandate),
     /// The request body cannot be read; the cause, as a sentence.
-    Form(String),
+    InvalidForm(String),
     /// A choice is invalid; the value and the cause.
-    Choice(String),
+    InvalidChoice(String),
     /// The form of the preferences page has only one of the two times of the quiet hours.
-    QuietHours,
+    IncompleteQuietHours,
     /// An internal error.
-    Inside,
+    InternalError,
 }
 
 impl Notice {
-    fn view(&self, voice: &Voice) -> Value {
+    fn view(&self, formatter: &LocaleFormatter) -> Value {
         let reason;
-        let (id, filled) = match self {
-            Self::Forged => ("notice-forged", None),
-            Self::Expired => ("notice-expired", None),
-            Self::Gone => ("notice-gone", None),
+        let (id, value) = match self {
+            Self::InvalidLink => ("notice-forged", None),
+            Self::ExpiredLink => ("notice-expired", None),
+            Self::UnknownUser => ("notice-gone", None),
             Self::NotFollowed => ("notice-not-followed", None),
             Self::Mandatory(kind, mandate) => {
-                reason = voice.reason(kind, mandate);
-                let reason = reason.trim_end_matches('.');
-                ("notice-mandatory", Some(("reason", reason)))
+                reason = formatter.reason(kind, mandate);
+                ("notice-mandatory", Some(("reason", reason.trim_end_matches('.'))))
             }
-            Self::Form(why) => ("notice-form", Some(("why", why.as_str()))),
-            Self::Choice(why) => ("notice-choice", Some(("why", why.as_str()))),
-            Self::QuietHours => ("notice-quiet", None),
-            Self::Inside => ("notice-inside", None),
+            Self::InvalidForm(why) => ("notice-form", Some(("why", why.as_str()))),
+            Self::InvalidChoice(why) => ("notice-choice", Some(("why", why.as_str()))),
+            Self::IncompleteQuietHours => ("notice-quiet", None),
+            Self::InternalError => ("notice-inside", None),
         };
-        let filled = filled.map(|(name, words)| (name, MessageValue::words(words)));
-        let say = |id: &str| {
-            let said = voice.say(id, filled.as_slice(), Medium::Text);
-            said.unwrap_or_default()
-        };
+        let values = value.map(|(name, text)| (name, MessageValue::words(text)));
+        let format =
+            |id: &str| formatter.format(id, values.as_slice(), Medium::Text).unwrap_or_default();
         context! {
-            heading => say(id),
-            text => say(&format!("{id}.text")),
+            heading => format(id),
+            text => format(&format!("{id}.text")),
             // The relative URL of the preferences page, if the notice is about its form.
-            back => matches!(self, Self::QuietHours).then_some("preferences"),
+            back => matches!(self, Self::IncompleteQuietHours).then_some("preferences"),
         }
     }
 }

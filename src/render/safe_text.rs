@@ -13,19 +13,19 @@ use crate::domain::{EventType, text_checks};
 /// Returns the text as one line. White space and control characters become single spaces; marks
 /// that change the text direction are removed.
 pub(super) fn clean(text: &str) -> String {
-    joined(text, |c| !turns_text(c))
+    joined(text, |c| !changes_direction(c))
 }
 
 /// Like [`clean`], but keeps isolates (U+2068, U+2069), which templates add around names.
 pub(super) fn one_line(text: &str) -> String {
-    joined(text, |c| matches!(c, '\u{2068}' | '\u{2069}') || !turns_text(c))
+    joined(text, |c| matches!(c, '\u{2068}' | '\u{2069}') || !changes_direction(c))
 }
 
-fn joined(text: &str, harmless: impl Fn(char) -> bool) -> String {
+fn joined(text: &str, keep: impl Fn(char) -> bool) -> String {
     let mut out = String::with_capacity(text.len());
     for word in text.split(|c: char| c.is_whitespace() || c.is_control()) {
         let start = out.len();
-        out.extend(word.chars().filter(|c| harmless(*c)));
+        out.extend(word.chars().filter(|c| keep(*c)));
         if out.len() > start {
             out.push(' ');
         }
@@ -35,7 +35,7 @@ fn joined(text: &str, harmless: impl Fn(char) -> bool) -> String {
 }
 
 /// Returns whether a character is an embedding, override, isolate or byte-order mark.
-fn turns_text(c: char) -> bool {
+fn changes_direction(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
@@ -44,7 +44,7 @@ const JOINER: char = '\u{200d}';
 
 /// Returns whether a character modifies the one before it, or joins two. Beside combining marks,
 /// these are joiners, a Thai vowel, skin tones and the tags of flags.
-fn clings(c: char) -> bool {
+fn is_extending(c: char) -> bool {
     is_combining_mark(c)
         || matches!(c, '\u{200c}' | JOINER | '\u{e33}' | '\u{1f3fb}'..='\u{1f3ff}' | '\u{e0020}'..='\u{e007f}')
 }
@@ -62,7 +62,7 @@ pub(super) fn clamp(text: &str, max: usize) -> Cow<'_, str> {
     {
         cut = space;
     }
-    while cut > 0 && (text[cut..].starts_with(clings) || text[..cut].ends_with(JOINER)) {
+    while cut > 0 && (text[cut..].starts_with(is_extending) || text[..cut].ends_with(JOINER)) {
         cut = text[..cut].char_indices().next_back().map_or(0, |(at, _)| at);
     }
     let kept = text[..cut].trim_end_matches(|c: char| {
@@ -85,16 +85,16 @@ pub(super) fn link(url: &str) -> Option<&str> {
 /// published`.
 pub(super) fn spaced(name: &str) -> String {
     let mut out = String::with_capacity(name.len() + 8);
-    let mut before = None;
+    let mut previous: Option<char> = None;
     let mut chars = name.chars().peekable();
     while let Some(c) = chars.next() {
         let lower_next = chars.peek().is_some_and(|next| next.is_lowercase());
-        match before {
+        match previous {
             None => out.extend(c.to_uppercase()),
             Some(_) if matches!(c, '_' | '-' | '.') => out.push(' '),
-            Some(b)
+            Some(previous)
                 if c.is_uppercase()
-                    && (char::is_lowercase(b) || (b.is_uppercase() && lower_next)) =>
+                    && (previous.is_lowercase() || (previous.is_uppercase() && lower_next)) =>
             {
                 out.push(' ');
                 if lower_next {
@@ -105,7 +105,7 @@ pub(super) fn spaced(name: &str) -> String {
             }
             Some(_) => out.push(c),
         }
-        before = Some(c);
+        previous = Some(c);
     }
     clean(&out)
 }
@@ -152,57 +152,62 @@ pub(super) fn escape_into(out: &mut String, text: &str) {
 }
 
 /// The longest title, in characters.
-pub(super) const TITLE: usize = 140;
+pub(super) const MAX_TITLE: usize = 140;
 /// The longest other name, in characters.
-pub(super) const NAME: usize = 80;
+pub(super) const MAX_NAME: usize = 80;
 /// The longest quoted text, in characters.
-pub(super) const SAID: usize = 280;
+pub(super) const MAX_QUOTE: usize = 280;
 /// The longest name that shares a line with others, in characters.
-pub(super) const SHORT: usize = 60;
+pub(super) const MAX_SHORT_NAME: usize = 60;
 
 /// Returns the text as one safe line of at most `max` characters. Reads only the first `4 * max`
 /// characters, to bound the cost.
-pub(super) fn short(text: &str, max: usize) -> String {
+pub(super) fn shorten(text: &str, max: usize) -> String {
     let enough = text.char_indices().nth(4 * max).map_or(text.len(), |(at, _)| at);
     clamp(&clean(&text[..enough]), max).into_owned()
 }
 
-/// Like [`short`], but `None` if the result is empty.
-pub(super) fn words(text: &str, max: usize) -> Option<String> {
-    Some(short(text, max)).filter(|text| !text.is_empty())
+/// Like [`shorten`], but `None` if the result is empty.
+pub(super) fn non_empty(text: &str, max: usize) -> Option<String> {
+    Some(shorten(text, max)).filter(|text| !text.is_empty())
 }
 
 /// Returns the title of an item's object, or the id if there is none.
 pub(super) fn label(item: &EmailItem, max: usize) -> String {
     let title = item.object.title.as_deref();
-    title.and_then(|title| words(title, max)).unwrap_or_else(|| short(item.id.as_str(), max))
+    title.and_then(|title| non_empty(title, max)).unwrap_or_else(|| shorten(item.id.as_str(), max))
 }
 
 /// Returns the heading of a type. A type without a configured heading gets its name with spaces
 /// between the words.
 pub(super) fn heading_of(heading: &str, kind: &EventType) -> String {
-    if heading == kind.as_str() { short(&spaced(heading), NAME) } else { short(heading, NAME) }
+    if heading == kind.as_str() {
+        shorten(&spaced(heading), MAX_NAME)
+    } else {
+        shorten(heading, MAX_NAME)
+    }
 }
 
 /// Returns the name of the one person behind all events; `None` if there are several, or if some
 /// are unknown.
-pub(super) fn by_all(
-    mut all: impl Iterator<Item = Option<Author>>,
+pub(super) fn only_author(
+    mut authors: impl Iterator<Item = Option<Author>>,
     all_known: bool,
 ) -> Option<String> {
-    let by = all.next()??;
-    let same = all.all(|other| other.is_some_and(|other| other.is_same(&by)));
-    words(&by.name, NAME).filter(|_| same && all_known)
+    let first = authors.next()??;
+    let is_only = authors.all(|other| other.is_some_and(|other| other.is_same(&first)));
+    non_empty(&first.name, MAX_NAME).filter(|_| is_only && all_known)
 }
 
 /// Returns names for a subject, taken from the sections in turn: three if there are three events,
 /// else at most two.
 pub(super) fn names(sections: &[Vec<(Author, u64)>], total: u64) -> Vec<Author> {
-    const ROUNDS: usize = 12;
+    const MAX_ROUNDS: usize = 12;
     let mut names: Vec<Author> = Vec::new();
-    let rounds = (0..ROUNDS).flat_map(|n| sections.iter().filter_map(move |names| names.get(n)));
+    let rounds =
+        (0..MAX_ROUNDS).flat_map(|n| sections.iter().filter_map(move |names| names.get(n)));
     for (name, _) in rounds {
-        if !names.iter().any(|one| one.is_same(name)) {
+        if !names.iter().any(|known| known.is_same(name)) {
             names.push(name.clone());
         }
         if names.len() == 3 {

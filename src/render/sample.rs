@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::built_in_templates::Error;
 use super::template_input::{EmailInput, EmailLinks};
-use crate::domain::batch::{BatchItem as Kept, BatchKey};
+use crate::domain::batch::{BatchItem, BatchKey};
 use crate::domain::day_stack::StackEvent;
 use crate::domain::details::Actor;
 use crate::domain::digest_content::build_digest_content;
@@ -39,27 +39,26 @@ pub struct EmailDraft {
 }
 
 /// Titles, authors and texts, separated by bars.
-const THINGS: [&str; 5] = [
+const OBJECTS: [&str; 5] = [
     "Winter light on the canal|Ines Tavoro|The ice held until noon. Look at the left edge.",
     "Werkhalle Nord, open studios|Werkhalle Nord|Forty studios, three days, free of charge.",
     "Notes on a river, in twelve parts|Jonas Okafor|Part four is too long, the rest is right.",
     "A chair for two, and other furniture that cannot be agreed upon|Studio Brandt & Sons|Line 3 is too high.",
     "Untitled (blue)|Mei Tanaka|Can we have it by Friday?",
 ];
-/// The number of the first object that has only an id. It follows the [`THINGS`].
-const BARE: usize = THINGS.len();
+/// The number of the first object that has only an id. It follows the [`OBJECTS`].
+const FIRST_BARE: usize = OBJECTS.len();
 /// The name of the artist that the reader follows.
 pub(super) const FOLLOWED: &str = "Ines Tavoro";
-/// The time from now to the invented event dates.
-const TAKES_PLACE: TimeDelta = TimeDelta::days(9);
+/// The time from now to the invented dates of objects.
+const DATE_DISTANCE: TimeDelta = TimeDelta::days(9);
 /// The most types that are shown.
-const TYPES: usize = 4;
+const MAX_TYPES: usize = 4;
 
 /// Returns the recipient of the samples.
-pub(crate) fn reader() -> User {
+pub(crate) fn sample_user() -> User {
     let mut mutes = Mutes::default();
-    let muted = (Subject::stored("artist:7"), Title::cut(FOLLOWED));
-    mutes.mute(muted.0, None, muted.1, DateTime::UNIX_EPOCH);
+    mutes.mute(Subject::stored("artist:7"), None, Title::cut(FOLLOWED), DateTime::UNIX_EPOCH);
     User {
         name: Some("Mara Keller".into()),
         email: "mara@example.org".parse().ok(),
@@ -81,12 +80,11 @@ pub(crate) struct Samples<'a> {
 /// Returns the first configured types whose route matches, or else a sample type.
 fn kinds(
     policies: &Policies,
-    goes: impl Fn(Route) -> bool,
+    is_included: impl Fn(Route) -> bool,
     sample: (&str, Policy),
 ) -> (Vec<EventType>, Policies) {
-    let kinds = policies.kinds();
-    let kinds = kinds.filter(|kind| goes(policies.policy(kind).route));
-    let kinds: Vec<EventType> = kinds.take(TYPES).cloned().collect();
+    let matching = policies.kinds().filter(|kind| is_included(policies.policy(kind).route));
+    let kinds: Vec<EventType> = matching.take(MAX_TYPES).cloned().collect();
     if !kinds.is_empty() {
         return (kinds, policies.clone());
     }
@@ -107,20 +105,27 @@ impl Samples<'_> {
             ("more than fit", vec![3 * caps.section / 2]),
         ];
         let draft = |(name, counts): (&str, Vec<usize>)| {
-            let of_kinds = kinds.iter().zip(counts).enumerate();
-            let events = of_kinds.flat_map(|(n, (kind, count))| {
-                (0..count).map(move |thing| self.event(kind.clone(), n * 4 + thing))
-            });
-            let events: Vec<Event> = events.collect();
-            let pending = events.iter().enumerate().map(|(n, event)| StackEvent {
-                position: Position { stack: StackId::for_day(Day::of(self.now)), index: n as u32 },
-                event,
-                at: self.at(n),
-            });
-            let pending: Vec<StackEvent<'_>> = pending.collect();
+            let numbered_kinds = kinds.iter().zip(counts).enumerate();
+            let events: Vec<Event> = numbered_kinds
+                .flat_map(|(n, (kind, count))| {
+                    (0..count).map(move |object| self.event(kind.clone(), n * 4 + object))
+                })
+                .collect();
+            let pending: Vec<StackEvent<'_>> = events
+                .iter()
+                .enumerate()
+                .map(|(n, event)| StackEvent {
+                    position: Position {
+                        stack: StackId::for_day(Day::of(self.now)),
+                        index: n as u32,
+                    },
+                    event,
+                    at: self.at(n),
+                })
+                .collect();
             Some(EmailDraft {
                 name: name.to_owned(),
-                user: reader(),
+                user: sample_user(),
                 content: EmailContent {
                     follow_reasons: vec![FollowReason {
                         key: FollowKey::stored("artist:7"),
@@ -128,7 +133,7 @@ impl Samples<'_> {
                         url: Some("https://example.org/artists/7".to_owned()),
                     }],
                     ..build_digest_content(&pending, &policies, caps, |event| {
-                        Some(self.data(event, Some(self.now + TAKES_PLACE)))
+                        Some(self.data(event, Some(self.now + DATE_DISTANCE)))
                     })?
                 },
                 occasion: DeliverySource::Digest(
@@ -162,16 +167,15 @@ impl Samples<'_> {
             batches.push(("several types".to_owned(), key, kinds.iter().collect(), 0));
         }
         let draft = |(name, key, kinds, omitted): (String, BatchKey, Vec<&EventType>, u64)| {
-            let items = kinds.iter().enumerate().map(|(n, kind)| {
+            let item = |(n, kind): (usize, &&EventType)| {
                 let Event { kind: t, object: o, .. } = self.event((*kind).clone(), n);
-                let i = Id::at(self.at(kinds.len() - n), [n as u8; 8]);
-                Kept { i, t, o }
-            });
-            let items: Vec<Kept> = items.collect();
+                BatchItem { i: Id::at(self.at(kinds.len() - n), [n as u8; 8]), t, o }
+            };
+            let items: Vec<BatchItem> = kinds.iter().enumerate().map(item).collect();
             let data = |event: &Event| Some(self.data(event, None));
             Some(EmailDraft {
                 name,
-                user: reader(),
+                user: sample_user(),
                 content: build_batch_content(&key, &items, omitted, &policies, data)?,
                 occasion: DeliverySource::Batch(Id::at(self.now, [0; 8]), self.now),
             })
@@ -192,8 +196,8 @@ impl Samples<'_> {
     fn data(&self, event: &Event, at: Option<DateTime<Utc>>) -> DisplayData {
         let n: usize = event.object.as_str().parse().unwrap_or_default();
         let bare = Object::without_data(ObjectKey::stored(event.object.as_str()));
-        let thing = n % (BARE + 1);
-        let Some(words) = THINGS.get(thing) else {
+        let index = n % (FIRST_BARE + 1);
+        let Some(words) = OBJECTS.get(index) else {
             return DisplayData { object: Arc::new(bare), details: None };
         };
         let mut parts = words.splitn(3, '|').map(str::to_owned);
@@ -201,7 +205,7 @@ impl Samples<'_> {
         let object = Object {
             title,
             url: Some(format!("https://example.org/things/{n}")),
-            image: self.pictures.map(|base| format!("{base}/thing-{thing}.svg")),
+            image: self.pictures.map(|base| format!("{base}/thing-{index}.svg")),
             by: by.clone(),
             at,
             // Comments refer to it; types without a phrase ignore it.
@@ -217,8 +221,8 @@ impl Samples<'_> {
     }
 }
 
-/// Passes each sample to `try_out`: without links for a user without a name, and with links for one
-/// who has all. Stops at the first error.
+/// Passes each sample to `try_out`: without links for a user without a name, and with all links for
+/// a user with a name. Stops at the first error.
 pub(super) fn try_all(
     mut try_out: impl FnMut(&EmailInput<'_>) -> Result<(), Error>,
 ) -> Result<(), Error> {
@@ -228,11 +232,11 @@ pub(super) fn try_all(
         unsubscribe: Some("https://example.org/unsubscribe".into()),
         mute: Some("https://example.org/mute".into()),
     };
-    // Of the last types, no event is shown.
+    // So small that the last types show no event.
     let caps = ItemLimits { section: 3, total: 4 };
     // 22 April 2014, 08:00 UTC.
     let now = DateTime::from_timestamp(1_398_153_600, 0).unwrap_or_default();
-    for first in [0, BARE] {
+    for first in [0, FIRST_BARE] {
         let samples = Samples { pictures: Some("https://example.org"), first, now };
         let digests = samples.digests(&policies(), caps);
         for draft in [digests, samples.batches(&policies())].concat() {

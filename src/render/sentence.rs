@@ -8,8 +8,8 @@
 use minijinja::{Value, context};
 use serde::Serialize;
 
-use super::safe_text::{NAME, SHORT, TITLE, label, link, short, words};
-use super::voice::{Medium, MessageValue, Voice};
+use super::locale_formatter::{LocaleFormatter, Medium, MessageValue};
+use super::safe_text::{MAX_NAME, MAX_SHORT_NAME, MAX_TITLE, label, link, non_empty, shorten};
 use crate::domain::email_content::{
     Author, Authors, EmailGroup, EmailItem, EmailSection, GroupTopic,
 };
@@ -17,7 +17,7 @@ use crate::domain::mutes_and_quiet_hours::Title;
 use crate::domain::{EventType, Mandate, StopAction};
 
 /// The most names in a sentence. Longer lists show one fewer, and a count of the rest.
-pub(super) const NAMES: usize = 3;
+pub(super) const MAX_NAMES: usize = 3;
 
 /// The parts of a sentence: people, phrase and topics.
 #[derive(Serialize)]
@@ -40,18 +40,21 @@ pub(super) struct SentenceView {
 impl SentenceView {
     /// Returns a sentence for all events if they are of one type, else for the first group that
     /// allows one.
-    pub(super) fn of_all(voice: &Voice, sections: &[EmailSection], total: u64) -> Option<Self> {
-        let of_one = match sections {
-            [section] => Self::of_section(voice, section, total),
-            _ => None,
+    pub(super) fn of_all(
+        formatter: &LocaleFormatter,
+        sections: &[EmailSection],
+        total: u64,
+    ) -> Option<Self> {
+        if let [section] = sections
+            && let Some(sentence) = Self::of_section(formatter, section, total)
+        {
+            return Some(sentence);
+        }
+        let first_of = |section: &EmailSection| {
+            let mut groups = section.groups.iter();
+            groups.find_map(|group| Self::of_group(formatter, section, group, total))
         };
-        of_one.or_else(|| {
-            let groups = |section: &'_ EmailSection| -> Option<Self> {
-                let mut groups = section.groups.iter();
-                groups.find_map(|group| Self::of_group(voice, section, group, total))
-            };
-            sections.iter().find_map(groups)
-        })
+        sections.iter().find_map(first_of)
     }
 
     /// Returns the URL of the topic, if there is only one.
@@ -60,7 +63,7 @@ impl SentenceView {
     }
 
     pub(super) fn of_group(
-        voice: &Voice,
+        formatter: &LocaleFormatter,
         section: &EmailSection,
         group: &EmailGroup,
         total: u64,
@@ -70,46 +73,47 @@ impl SentenceView {
             _ => group.url(),
         };
         Some(Self {
-            about: vec![about(group, TITLE)],
+            about: vec![topic(group, MAX_TITLE)],
             url: url.and_then(link).map(str::to_owned),
-            ..Self::of(voice, section, &group.authors, group.total, total)?
+            ..Self::of(formatter, section, &group.authors, group.total, total)?
         })
     }
 
-    fn of_section(voice: &Voice, section: &EmailSection, total: u64) -> Option<Self> {
+    fn of_section(formatter: &LocaleFormatter, section: &EmailSection, total: u64) -> Option<Self> {
         if section.topic_count == 1 {
-            return Self::of_group(voice, section, section.groups.first()?, total);
+            return Self::of_group(formatter, section, section.groups.first()?, total);
         }
-        let groups = section.groups.iter().take(named(section.topic_count));
-        let about: Vec<String> = groups.map(|group| about(group, SHORT)).collect();
+        let groups = section.groups.iter().take(shown_names(section.topic_count));
+        let about: Vec<String> = groups.map(|group| topic(group, MAX_SHORT_NAME)).collect();
         let known = section.total - section.omitted;
         Some(Self {
             elsewhere: section.topic_count - about.len(),
             about,
-            ..Self::of(voice, section, &section.authors, known, total)?
+            ..Self::of(formatter, section, &section.authors, known, total)?
         })
     }
 
     /// Returns a sentence without topics; `covered` is the number of events that it covers.
     fn of(
-        voice: &Voice,
+        formatter: &LocaleFormatter,
         section: &EmailSection,
         people: &Authors,
         covered: u64,
         total: u64,
     ) -> Option<Self> {
-        let phrase = section.phrase.as_ref()?;
+        let configured = section.phrase.as_ref()?;
         let Authors::Named(people) = people else {
             return None;
         };
-        let said = voice.phrase_or(&section.kind, people.len() as u64, phrase)?;
-        let names = people.iter().take(named(people.len()));
-        let names: Vec<String> = names.map(|by| short(&by.name, SHORT)).collect();
+        let phrase = formatter.phrase_or(&section.kind, people.len() as u64, configured)?;
+        let shown = people.iter().take(shown_names(people.len()));
+        let names: Vec<String> =
+            shown.map(|author| shorten(&author.name, MAX_SHORT_NAME)).collect();
         Some(Self {
             others: people.len() - names.len(),
             names,
             people: people.len(),
-            phrase: said,
+            phrase,
             about: Vec::new(),
             elsewhere: 0,
             url: None,
@@ -120,14 +124,14 @@ impl SentenceView {
 }
 
 /// Returns how many names of a list to show.
-fn named(all: usize) -> usize {
-    if all <= NAMES { all } else { NAMES - 1 }
+fn shown_names(count: usize) -> usize {
+    if count <= MAX_NAMES { count } else { MAX_NAMES - 1 }
 }
 
 /// Returns the topic of a group in words.
-fn about(group: &EmailGroup, max: usize) -> String {
+fn topic(group: &EmailGroup, max: usize) -> String {
     match (&group.topic, group.items.first()) {
-        (GroupTopic::Stated(topic) | GroupTopic::Page(topic), _) => short(&topic.title, max),
+        (GroupTopic::Stated(topic) | GroupTopic::Page(topic), _) => shorten(&topic.title, max),
         (GroupTopic::Object, item) => item.map_or_else(String::new, |item| label(item, max)),
     }
 }
@@ -143,32 +147,36 @@ pub(super) fn is_itself(group: &EmailGroup) -> bool {
 /// Returns the topic of a group, and its URL.
 pub(super) fn about_view(group: &EmailGroup) -> Value {
     context! {
-        about => about(group, TITLE),
+        about => topic(group, MAX_TITLE),
         url => group.url().and_then(link),
         itself => is_itself(group),
     }
 }
 
-pub(super) fn heading(voice: &Voice, section: &EmailSection) -> String {
-    voice.heading(&section.heading, &section.kind)
+pub(super) fn heading(formatter: &LocaleFormatter, section: &EmailSection) -> String {
+    formatter.heading(&section.heading, &section.kind)
 }
 
 /// Returns the noun for a number of events of one section, or `None` if the section has no noun.
-pub(super) fn things(voice: &Voice, section: &EmailSection, total: u64) -> Option<String> {
-    let named = || Some(format!("new {}", new_things(voice, section)?));
-    voice.news(&section.kind, total).or_else(named)
+pub(super) fn section_noun(
+    formatter: &LocaleFormatter,
+    section: &EmailSection,
+    total: u64,
+) -> Option<String> {
+    let from_heading = || Some(format!("new {}", new_things(formatter, section)?));
+    formatter.new_events_noun(&section.kind, total).or_else(from_heading)
 }
 
 /// Returns `works` for a section with the English heading `New works`.
-fn new_things(voice: &Voice, section: &EmailSection) -> Option<String> {
-    let heading = heading(voice, section);
-    let things = heading.strip_prefix("New ").filter(|_| voice.is_english())?;
+fn new_things(formatter: &LocaleFormatter, section: &EmailSection) -> Option<String> {
+    let heading = heading(formatter, section);
+    let things = heading.strip_prefix("New ").filter(|_| formatter.is_english())?;
     Some(things.to_owned())
 }
 
 /// Returns the number of further events in words, with their topic; `None` if there are none.
-pub(super) fn further(
-    voice: &Voice,
+pub(super) fn further_events(
+    formatter: &LocaleFormatter,
     section: &EmailSection,
     count: u64,
     about: Option<String>,
@@ -177,64 +185,66 @@ pub(super) fn further(
         return None;
     }
     // The heading is a plural.
-    let english = || {
-        let things = new_things(voice, section).filter(|_| count > 1)?;
+    let from_heading = || {
+        let things = new_things(formatter, section).filter(|_| count > 1)?;
         Some(format!("more {things}"))
     };
-    let more = voice.further(&section.kind, count).or_else(english);
+    let more = formatter.further_events_noun(&section.kind, count).or_else(from_heading);
     let id = match (&more, &about) {
         (Some(_), Some(_)) => "more-named-on",
         (Some(_), None) => "more-named",
         (None, Some(_)) => "more-on",
         (None, None) => "more",
     };
-    let mut filled = vec![("count", MessageValue::Count(count))];
-    filled.extend(more.as_deref().map(|more| ("more", MessageValue::words(more))));
-    filled.extend(about.as_deref().map(|name| ("name", MessageValue::words(name))));
-    voice.say(id, &filled, Medium::Text)
+    let mut values = vec![("count", MessageValue::Count(count))];
+    values.extend(more.as_deref().map(|more| ("more", MessageValue::words(more))));
+    values.extend(about.as_deref().map(|name| ("name", MessageValue::words(name))));
+    formatter.format(id, &values, Medium::Text)
 }
 
 /// Returns the reason why the user cannot turn an email off, if all its sections are mandatory.
-pub(super) fn mandatory(voice: &Voice, sections: &[EmailSection]) -> Option<String> {
+pub(super) fn mandatory_reason(
+    formatter: &LocaleFormatter,
+    sections: &[EmailSection],
+) -> Option<String> {
     let reason = |section: &EmailSection| {
         let configured = section.mandate.clone()?;
         // The configured reason is English, so other languages must not use it.
-        let mandate = if voice.is_english() { configured } else { Mandate::default() };
-        Some(voice.reason(&section.kind, &mandate))
+        let mandate = if formatter.is_english() { configured } else { Mandate::default() };
+        Some(formatter.reason(&section.kind, &mandate))
     };
     let reasons: Vec<String> = sections.iter().map(reason).collect::<Option<_>>()?;
     let reason = reasons.first()?.trim_end_matches(['.', '。']);
-    words(reason, NAME + SHORT)
+    non_empty(reason, MAX_NAME + MAX_SHORT_NAME)
 }
 
 /// Returns the phrase for a number of events that share no noun.
-pub(super) fn news(voice: &Voice, total: u64) -> String {
+pub(super) fn general_noun(formatter: &LocaleFormatter, total: u64) -> String {
     let count = [("count", MessageValue::Count(total))];
-    voice.say("things", &count, Medium::Text).unwrap_or_default()
+    formatter.format("things", &count, Medium::Text).unwrap_or_default()
 }
 
 /// Returns the person with the quoted text, or with the item's own title if it has another topic.
-pub(super) fn says(
-    voice: &Voice,
+pub(super) fn quote_of(
+    formatter: &LocaleFormatter,
     by: &str,
     about: &GroupTopic,
     item: &EmailItem,
 ) -> Option<String> {
-    let details = item.details.as_deref();
-    let text = details.and_then(|details| details.text.as_deref());
+    let text = item.details.as_deref().and_then(|details| details.text.as_deref());
     let title = match about {
         GroupTopic::Stated(_) => item.object.title.as_deref(),
         GroupTopic::Page(_) | GroupTopic::Object => None,
     };
-    let said = words(text.or(title)?, SHORT)?;
-    let parts = [("label", MessageValue::words(by)), ("text", MessageValue::words(&said))];
-    voice.say("label", &parts, Medium::Text)
+    let quote = non_empty(text.or(title)?, MAX_SHORT_NAME)?;
+    let parts = [("label", MessageValue::words(by)), ("text", MessageValue::words(&quote))];
+    formatter.format("label", &parts, Medium::Text)
 }
 
 /// Returns the names that can represent a section in a subject, one for each group, with the number
 /// of its events. `by_one` is whether one person is behind all events.
-pub(super) fn named_by(section: &EmailSection, by_one: bool) -> Vec<(Author, u64)> {
-    let named = section.groups.iter().filter_map(|group| {
+pub(super) fn representatives(section: &EmailSection, by_one: bool) -> Vec<(Author, u64)> {
+    let representative = |group: &EmailGroup| {
         // If the type has a phrase, the topic is more informative than one of many people.
         let by = group.items.first()?.author();
         let (name, events) = match by.filter(|_| section.phrase.is_none() && !by_one) {
@@ -248,15 +258,15 @@ pub(super) fn named_by(section: &EmailSection, by_one: bool) -> Vec<(Author, u64
                 (Author { id, name }, group.total)
             }
         };
-        let shown = words(&name.name, SHORT)?;
-        Some((Author { name: shown, ..name }, events))
-    });
-    named.collect()
+        let short_name = non_empty(&name.name, MAX_SHORT_NAME)?;
+        Some((Author { name: short_name, ..name }, events))
+    };
+    section.groups.iter().filter_map(representative).collect()
 }
 
 /// Returns `ends` in templates: the effect of a stop link. `follow` is the name of the follow that
 /// it ends, and `heading` returns the heading of a type.
-pub(super) fn ends(
+pub(super) fn stop_effect(
     stop: &StopAction,
     follow: Option<&str>,
     heading: impl Fn(&EventType) -> String,
@@ -278,7 +288,7 @@ pub(super) fn ends(
         _ => None,
     };
     // The headings of the types, or the name of the follow.
-    let headings: Vec<String> = match follow.and_then(|name| words(name, NAME)) {
+    let headings: Vec<String> = match follow.and_then(|name| non_empty(name, MAX_NAME)) {
         Some(name) => vec![name],
         None => kinds.iter().map(heading).collect(),
     };

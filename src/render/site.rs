@@ -7,11 +7,12 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::safe_text::{NAME, SHORT, link, short};
+use super::safe_text::{MAX_NAME, MAX_SHORT_NAME, link, shorten};
 use crate::domain::{InvalidValue, Site};
 
 /// The most lines of a postal address.
-const ADDRESS_LINES: usize = 8;
+const MAX_ADDRESS_LINES: usize = 8;
+
 /// `site` in every template.
 #[derive(Serialize)]
 pub(super) struct SiteView {
@@ -32,14 +33,14 @@ impl SiteView {
         let accent = Color::parse(&site.accent)?;
         let postal = site.postal_address.as_deref().unwrap_or_default();
         Ok(Self {
-            name: short(&site.name, SHORT),
+            name: shorten(&site.name, MAX_SHORT_NAME),
             url: site.url.as_deref().and_then(link).map(str::to_owned),
             logo: site.logo.as_deref().and_then(link).map(str::to_owned),
             postal_address: postal
                 .lines()
-                .map(|line| short(line, NAME))
+                .map(|line| shorten(line, MAX_NAME))
                 .filter(|line| !line.is_empty())
-                .take(ADDRESS_LINES)
+                .take(MAX_ADDRESS_LINES)
                 .collect(),
             accent: accent.readable_on(PAPER).to_string(),
             accent_dark: accent.readable_on(NIGHT).to_string(),

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::batch_tests::{content, email as batch_email, said};
+use super::batch_tests::{comment_with, content, email as batch_email};
 use super::tests::{at, digest, email, site, titled, works};
 use super::*;
 use crate::domain::email_content::FollowReason;
@@ -53,7 +53,7 @@ const PROPERTIES: [&str; 25] = [
 ];
 
 /// Properties whose absence does little harm.
-const GRACE: [&str; 6] = [
+const OPTIONAL_PROPERTIES: [&str; 6] = [
     // Long words without a break make the email wider.
     "overflow-wrap",
     "word-break",
@@ -68,7 +68,7 @@ const GRACE: [&str; 6] = [
 
 fn whole() -> String {
     let renderer = Renderer::new(site(), None).unwrap();
-    let mut all = String::new();
+    let mut html = String::new();
     for locale in ["en", "ar", "ja"] {
         let user = User { locale: Some(locale.to_owned()), ..User::new(UserId::stored("ada")) };
         let followed = FollowReason {
@@ -86,37 +86,36 @@ fn whole() -> String {
         ] {
             let digest =
                 EmailContent { follow_reasons: vec![followed.clone()], ..digest(at(), sections) };
-            all += &renderer.render(&email(&user, &digest)).unwrap().html;
+            html += &renderer.render(&email(&user, &digest)).unwrap().html;
         }
-        let comments = ["Are the travel costs in here?", "They are."];
-        let comments = comments.map(|words| said("Ada", words, "Budget"));
+        let comments = ["Are the travel costs in here?", "They are."]
+            .map(|text| comment_with("Ada", text, "Budget"));
         let batch = content(comments.to_vec(), 3);
-        all += &renderer.render(&batch_email(&user, &batch)).unwrap().html;
+        html += &renderer.render(&batch_email(&user, &batch)).unwrap().html;
     }
-    all
+    html
 }
 
 /// Returns the texts that follow `before`, up to one of the characters in `ends`.
 fn texts_after<'a>(html: &'a str, before: &str, ends: &[char]) -> BTreeSet<&'a str> {
-    let found = html.split(before).skip(1);
-    let found = found.map(|rest| rest.split(ends).next().unwrap_or_default());
-    found.filter(|name| !name.is_empty()).collect()
+    let parts = html.split(before).skip(1);
+    let texts = parts.map(|rest| rest.split(ends).next().unwrap_or_default());
+    texts.filter(|text| !text.is_empty()).collect()
 }
 
 #[test]
 fn emails_use_only_features_that_email_clients_support() {
     let html = whole();
 
-    let elements = texts_after(&html, "<", &[' ', '>', '/']);
-    let elements = elements.into_iter().filter(|name| !name.starts_with('!'));
-    let elements: BTreeSet<&str> = elements.collect();
+    let mut elements = texts_after(&html, "<", &[' ', '>', '/']);
+    elements.retain(|name| !name.starts_with('!'));
     let styles = texts_after(&html, " style=\"", &['"']);
-    let properties = styles.iter().flat_map(|style| style.split(';'));
-    let properties = properties.filter_map(|one| Some(one.split_once(':')?.0.trim()));
-    let properties: BTreeSet<&str> = properties.collect();
+    let declarations = styles.iter().flat_map(|style| style.split(';'));
+    let names = declarations.filter_map(|declaration| declaration.split_once(':'));
+    let properties: BTreeSet<&str> = names.map(|(name, _)| name.trim()).collect();
 
     assert_eq!(elements, BTreeSet::from(ELEMENTS));
-    let known: BTreeSet<&str> = PROPERTIES.into_iter().chain(GRACE).collect();
+    let known: BTreeSet<&str> = PROPERTIES.into_iter().chain(OPTIONAL_PROPERTIES).collect();
     let unknown: Vec<&&str> = properties.difference(&known).collect();
     assert!(unknown.is_empty(), "look these up: {unknown:?}");
     assert!(properties.len() + 3 > known.len(), "{properties:?}");

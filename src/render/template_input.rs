@@ -12,7 +12,7 @@ use minijinja::{Value, context};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::safe_text::{NAME, link, words};
+use super::safe_text::{MAX_NAME, link, non_empty};
 use crate::domain::object::parse_text;
 use crate::domain::{DeliverySource, EmailContent, Json, StopAction, User};
 
@@ -53,12 +53,12 @@ pub const UNFOLLOW: &str = "unfollow";
 ///
 /// The link to unfollow is a fixed suffix of the recipient's preference link. Recipients of the
 /// same content can therefore share the rendered email.
-pub(super) fn followed(email: &EmailInput<'_>) -> Vec<Value> {
+pub(super) fn follow_views(email: &EmailInput<'_>) -> Vec<Value> {
     let preferences = email.links.preferences.as_deref().and_then(link);
     let followed = email.content.follow_reasons.iter().filter_map(|followed| {
         let key = followed.key.as_str();
         let encoded: String = byte_serialize(key.as_bytes()).collect();
-        let name = words(&followed.name, NAME)?;
+        let name = non_empty(&followed.name, MAX_NAME)?;
         Some(context! {
             key,
             name,
@@ -91,13 +91,13 @@ pub(super) fn data_value(json: &Json) -> Value {
     if json.bytes() > MAX_DATA {
         return Value::from(());
     }
-    match json.text().starts_with('{') {
-        true => Value::from_object(Data { json: json.clone(), tree: OnceLock::new() }),
-        false => tree(json),
+    if json.text().starts_with('{') {
+        return Value::from_object(Data { json: json.clone(), tree: OnceLock::new() });
     }
+    parse(json)
 }
 
-fn tree(json: &Json) -> Value {
+fn parse(json: &Json) -> Value {
     let tree: serde_json::Value = serde_json::from_str(json.text()).unwrap_or_default();
     Value::from(Serde(tree))
 }
@@ -111,14 +111,13 @@ struct Data {
 
 impl Data {
     fn tree(&self) -> &Value {
-        self.tree.get_or_init(|| tree(&self.json))
+        self.tree.get_or_init(|| parse(&self.json))
     }
 }
 
 impl Object for Data {
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
-        let found = self.tree().get_item(key).ok()?;
-        (!found.is_undefined()).then_some(found)
+        self.tree().get_item(key).ok().filter(|value| !value.is_undefined())
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
@@ -136,7 +135,7 @@ mod tests {
 
     use super::*;
 
-    fn filled(template: &str, data: serde_json::Value) -> String {
+    fn render(template: &str, data: serde_json::Value) -> String {
         let data = data_value(&Json::from(data));
         let env = Environment::new();
         env.render_str(template, context!(data)).unwrap()
@@ -153,20 +152,20 @@ mod tests {
             ("{{ data.about|tojson }}", r#"{"title": "Budget"}"#),
             ("{{ data.n|tojson }}", r#"[1, {"a": null}]"#),
         ] {
-            assert_eq!(filled(template, whole.clone()), text, "{template}");
+            assert_eq!(render(template, whole.clone()), text, "{template}");
         }
         let list = json!([3, 4]);
-        assert_eq!(filled("{{ data[1] }}{{ data|length }}{{ data|sum }}", list), "427");
-        for (data, is) in [(json!({}), "no"), (json!([]), "no"), (json!(1), "yes")] {
-            assert_eq!(filled("{{ 'yes' if data else 'no' }}", data), is);
+        assert_eq!(render("{{ data[1] }}{{ data|length }}{{ data|sum }}", list), "427");
+        for (data, expected) in [(json!({}), "no"), (json!([]), "no"), (json!(1), "yes")] {
+            assert_eq!(render("{{ 'yes' if data else 'no' }}", data), expected);
         }
-        assert_eq!(filled("{{ data is none }}", json!(null)), "True");
+        assert_eq!(render("{{ data is none }}", json!(null)), "True");
     }
 
     #[test]
     fn data_that_is_too_long_is_none() {
         let text = |bytes: usize| json!("x".repeat(bytes - 2));
-        assert_eq!(filled("{{ data|length }}", text(MAX_DATA)), "65534");
-        assert_eq!(filled("{{ data is none }}", text(MAX_DATA + 1)), "True");
+        assert_eq!(render("{{ data|length }}", text(MAX_DATA)), "65534");
+        assert_eq!(render("{{ data is none }}", text(MAX_DATA + 1)), "True");
     }
 }

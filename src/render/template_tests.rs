@@ -176,13 +176,13 @@ fn templates_format_dates_and_messages_in_the_users_language() {
     let subject = "{% if one %}{{ one.at }} {{ one.date }} \
                    {{ t('people', count=total) }} {{ 39389|grouped }}{% endif %}";
     let renderer = with(&[("digest/subject.txt", subject)]).unwrap();
-    let said = |locale: &str| {
+    let subject_in = |locale: &str| {
         let user = User { locale: Some(locale.into()), ..User::new(UserId::stored("ada")) };
         renderer.render(&email(&user, &digest)).unwrap().subject
     };
 
-    assert_eq!(said("en"), "2014-04-22T00:00:00Z 22 April 1 people 39,389");
-    assert_eq!(said("de"), "2014-04-22T00:00:00Z 22. April 1 Person 39.389");
+    assert_eq!(subject_in("en"), "2014-04-22T00:00:00Z 22 April 1 people 39,389");
+    assert_eq!(subject_in("de"), "2014-04-22T00:00:00Z 22. April 1 Person 39.389");
     let wrong = with(&[("digest/subject.txt", "one\n{{ t('peeple') }}")]);
     let error = wrong.err().unwrap().to_string();
     assert!(
@@ -218,7 +218,6 @@ fn a_template_with_too_much_output_or_too_many_steps_is_rejected() {
         assert!(error.ends_with(why), "{template}: {error}");
     }
     let endless = "{% for _ in range(100000) %}{% for _ in range(100) %}{% endfor %}{% endfor %}";
-    let error = with(&[("digest/body.txt", endless)]).map(drop);
-    let error = error.unwrap_err();
+    let error = with(&[("digest/body.txt", endless)]).map(drop).unwrap_err();
     assert!(error.contains("does not end"), "{error}");
 }

@@ -2,7 +2,7 @@
 //!
 //! Errors are found on loading and name file and line. HTML templates escape their output; others
 //! do not. An undefined name is an error, except in `{% if … %}`. The words of a locale are
-//! `t("message", name=value)`, filters and globals ([`spoken`]). Start with [`Templates::load`].
+//! `t("message", name=value)`, filters and globals ([`localized`]). Start with [`Templates::load`].
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
@@ -19,13 +19,13 @@ use minijinja::{
 use super::built_in_templates::{Error, ExpandedTemplate, Template};
 use super::catalogs::Catalogs;
 use super::inline;
+use super::locale_formatter::{LocaleFormatter, Medium, MessageValue, plain};
 use super::safe_text::{clamp, escape_into, wrap};
 use super::site::SiteView;
-use super::voice::{Medium, MessageValue, Voice, plain};
 use crate::domain::Site;
 
 /// The most steps of a template. The longest built-in email takes a tenth of them.
-const FUEL: u64 = 500_000;
+const MAX_STEPS: u64 = 500_000;
 /// The most bytes that a template may print. Emails are first rendered with all their items, and
 /// then with fewer.
 const MAX_OUTPUT: usize = 32 << 20;
@@ -34,11 +34,11 @@ const MAX_OUTPUT: usize = 32 << 20;
 pub(super) struct Templates {
     env: Environment<'static>,
     /// A copy of `env` for each locale, with its words.
-    spoken: BTreeMap<String, Environment<'static>>,
+    localized: BTreeMap<String, Environment<'static>>,
     catalogs: Catalogs,
     overrides: Option<PathBuf>,
     /// The sources. Lines of errors refer to them, unless styles are inlined.
-    written: HashMap<&'static str, ExpandedTemplate>,
+    sources: HashMap<&'static str, ExpandedTemplate>,
     /// Templates whose styles are inlined. For the others, each email is inlined.
     pub inlined: BTreeSet<&'static str>,
     /// Inlines styles. Pages have none, because they keep their style sheets.
@@ -51,7 +51,7 @@ impl Templates {
     /// An inliner inlines the styles of HTML templates, except those with an operator's file. Later
     /// errors in an inlined template have no line number, because its lines no longer match.
     pub(super) fn load<'a>(
-        all: impl IntoIterator<Item = &'a Template>,
+        built_in: impl IntoIterator<Item = &'a Template>,
         overrides: Option<&Path>,
         site: &Site,
         inliner: Option<CSSInliner<'static>>,
@@ -63,33 +63,35 @@ impl Templates {
         }
         let mut templates = Self {
             env: environment(&site),
-            spoken: BTreeMap::new(),
+            localized: BTreeMap::new(),
             catalogs,
             overrides: overrides.map(Path::to_owned),
-            written: HashMap::new(),
+            sources: HashMap::new(),
             inlined: BTreeSet::new(),
             inliner,
         };
-        for template in all {
+        for template in built_in {
             let name = template.name;
             let whole = ExpandedTemplate::of(template, |part| templates.source(part))?;
             let is_own = |part: &str| templates.own_file(part).is_some_and(|file| file.exists());
             let text = match &templates.inliner {
                 Some(inliner) if name.ends_with(".html") && !whole.parts().any(is_own) => {
-                    let html = inline::template(inliner, &whole.text);
-                    let html = html.map_err(|error| templates.wrong(name, None, error.to_string()));
+                    let html = inline::template(inliner, &whole.text)
+                        .map_err(|error| templates.invalid(name, None, error.to_string()))?;
                     templates.inlined.insert(name);
-                    html?
+                    html
                 }
                 _ => whole.text.clone(),
             };
-            templates.written.insert(name, whole);
+            templates.sources.insert(name, whole);
             let added = templates.env.add_template_owned(name, text);
             added.map_err(|error| templates.error(name, &error))?;
         }
-        let voices = templates.catalogs.voices();
-        let spoken = voices.map(|voice| (voice.tag().to_owned(), spoken(&templates.env, voice)));
-        templates.spoken = spoken.collect();
+        let environments = templates
+            .catalogs
+            .formatters()
+            .map(|formatter| (formatter.tag().to_owned(), localized(&templates.env, formatter)));
+        templates.localized = environments.collect();
         Ok(templates)
     }
 
@@ -97,35 +99,34 @@ impl Templates {
         &self.catalogs
     }
 
-    /// Renders a template in the locale of `voice`.
+    /// Renders a template in the locale of `formatter`.
     pub(super) fn render(
         &self,
         name: &str,
-        voice: &Voice,
+        formatter: &LocaleFormatter,
         context: Value,
     ) -> Result<String, Error> {
-        let env = self.spoken.get(voice.tag()).unwrap_or(&self.env);
-        let compiled = env.get_template(name);
-        let compiled = compiled.map_err(|error| self.error(name, &error))?;
+        let env = self.localized.get(formatter.tag()).unwrap_or(&self.env);
+        let compiled = env.get_template(name).map_err(|error| self.error(name, &error))?;
         let mut output = Output::default();
         let captured = compiled.render_captured_to(context, &mut output);
         captured.map_err(|error| self.error(name, &error))?;
         // The engine writes whole texts, so the output is always valid UTF-8.
-        let filled = String::from_utf8(output.0).unwrap_or_default();
+        let text = String::from_utf8(output.0).unwrap_or_default();
         match &self.inliner {
             Some(inliner) if name.ends_with(".html") && !self.inlined.contains(name) => {
-                let html = inline::email(inliner, &filled);
-                html.map_err(|error| self.wrong(name, None, error.to_string()))
+                let html = inline::email(inliner, &text);
+                html.map_err(|error| self.invalid(name, None, error.to_string()))
             }
-            _ => Ok(filled),
+            _ => Ok(text),
         }
     }
 
     /// Returns whether a template may print a field of the recipient: whether its text mentions it.
     /// `debug()` prints all variables.
     pub(super) fn mention_user(&self) -> bool {
-        let mut written = self.written.values();
-        written.any(|whole| whole.text.contains("user") || whole.text.contains("debug"))
+        let mut sources = self.sources.values();
+        sources.any(|source| source.text.contains("user") || source.text.contains("debug"))
     }
 
     /// Returns the path of a template's file, or a description of the built-in template.
@@ -154,22 +155,20 @@ impl Templates {
     fn error(&self, name: &str, error: &minijinja::Error) -> Error {
         let why = match (error.kind(), error.detail()) {
             (ErrorKind::OutOfFuel, _) => {
-                format!("does not end: it was stopped after {FUEL} steps")
+                format!("does not end: it was stopped after {MAX_STEPS} steps")
             }
             (ErrorKind::WriteFailure, _) => format!("makes more than {MAX_OUTPUT} bytes"),
             (kind, Some(detail)) => format!("{kind}: {detail}"),
             (kind, None) => kind.to_string(),
         };
-        let written = self.written.get(name);
-        let written = written.filter(|_| !self.inlined.contains(name));
-        let origin = error.line().zip(written);
-        match origin.and_then(|(line, written)| written.origin(line)) {
-            Some((file, line)) => self.wrong(file, Some(line), why),
-            None => self.wrong(name, None, why),
+        let source = self.sources.get(name).filter(|_| !self.inlined.contains(name));
+        match error.line().zip(source).and_then(|(line, source)| source.origin(line)) {
+            Some((file, line)) => self.invalid(file, Some(line), why),
+            None => self.invalid(name, None, why),
         }
     }
 
-    fn wrong(&self, name: &str, line: Option<usize>, why: String) -> Error {
+    fn invalid(&self, name: &str, line: Option<usize>, why: String) -> Error {
         Error::invalid(self.file(name), line, why)
     }
 }
@@ -202,7 +201,7 @@ fn environment(site: &SiteView) -> Environment<'static> {
             .expect("the usual delimiters are not touched"),
     );
     env.set_undefined_behavior(UndefinedBehavior::SemiStrict);
-    env.set_fuel(Some(FUEL));
+    env.set_fuel(Some(MAX_STEPS));
     // `None` prints as nothing. Slashes need no escaping in quoted attributes, and links stay
     // readable.
     env.set_formatter(|out, state, value| match value.as_str() {
@@ -242,30 +241,30 @@ fn escaped(value: Value) -> Value {
 /// Returns a copy of the environment with the words of this locale.
 /// In HTML templates `t` returns HTML: the message and its values are escaped, except values that
 /// are HTML already. A missing message is an error, found when the samples are rendered on loading.
-fn spoken(env: &Environment<'static>, voice: &Arc<Voice>) -> Environment<'static> {
+fn localized(env: &Environment<'static>, formatter: &Arc<LocaleFormatter>) -> Environment<'static> {
     let mut env = env.clone();
-    let rtl = voice.is_rtl();
-    env.add_global("lang", voice.tag());
+    let rtl = formatter.is_rtl();
+    env.add_global("lang", formatter.tag());
     env.add_global("dir", if rtl { "rtl" } else { "ltr" });
     env.add_global("left", if rtl { "right" } else { "left" });
     env.add_global("right", if rtl { "left" } else { "right" });
-    let grouping = Arc::clone(voice);
-    env.add_filter("grouped", move |n: u64| grouping.grouped(n));
-    let saying = Arc::clone(voice);
-    env.add_function("t", move |state: &State, id: &str, filled: Kwargs| {
-        say(&saying, state, id, &filled)
+    let locale = Arc::clone(formatter);
+    env.add_filter("grouped", move |n: u64| locale.grouped(n));
+    let locale = Arc::clone(formatter);
+    env.add_function("t", move |state: &State, id: &str, values: Kwargs| {
+        translate(&locale, state, id, &values)
     });
-    let joining = Arc::clone(voice);
+    let locale = Arc::clone(formatter);
     env.add_filter("commas", move |state: &State, names: Vec<String>| {
-        let comma = joining.text_of("comma");
+        let comma = locale.text_of("comma");
         let mut out = String::new();
         for (n, name) in names.iter().enumerate() {
             if n > 0 {
                 out.push_str(&comma);
             }
-            joining.isolate(name, medium(state), &mut out);
+            locale.isolate(name, medium(state), &mut out);
         }
-        given(out, medium(state))
+        to_value(out, medium(state))
     });
     // Formatted values of the locale itself, such as a date, in a context of either direction.
     env.add_filter("told", move |state: &State, words: Value| match medium(state) {
@@ -277,14 +276,14 @@ fn spoken(env: &Environment<'static>, voice: &Arc<Voice>) -> Environment<'static
         }
         _ => words,
     });
-    let isolating = Arc::clone(voice);
+    let locale = Arc::clone(formatter);
     env.add_filter("iso", move |state: &State, words: Value| {
         let Some(text) = words.as_str().filter(|_| !words.is_safe()) else {
             return words;
         };
         let mut out = String::new();
-        isolating.isolate(text, medium(state), &mut out);
-        given(out, medium(state))
+        locale.isolate(text, medium(state), &mut out);
+        to_value(out, medium(state))
     });
     env
 }
@@ -296,37 +295,40 @@ fn medium(state: &State) -> Medium {
     }
 }
 
-fn given(said: String, medium: Medium) -> Value {
+fn to_value(text: String, medium: Medium) -> Value {
     match medium {
-        Medium::Html => Value::from_safe_string(said),
-        Medium::Text => Value::from(said),
+        Medium::Html => Value::from_safe_string(text),
+        Medium::Text => Value::from(text),
     }
 }
 
-fn say(voice: &Voice, state: &State, id: &str, filled: &Kwargs) -> Result<Value, minijinja::Error> {
+fn translate(
+    formatter: &LocaleFormatter,
+    state: &State,
+    id: &str,
+    values: &Kwargs,
+) -> Result<Value, minijinja::Error> {
     let medium = medium(state);
-    let filled: Vec<(&str, MessageValue<'_>)> = filled
+    let values: Vec<(&str, MessageValue<'_>)> = values
         .args()
-        .map(|name| Ok((name, filled_in(filled.get(name)?, medium)?)))
+        .map(|name| Ok((name, message_value(values.get(name)?, medium)?)))
         .collect::<Result<_, minijinja::Error>>()?;
-    let said = voice.say(id, &filled, medium).ok_or_else(|| {
-        let why = format!("there is no message {id}, or it cannot be said with these values");
+    let text = formatter.format(id, &values, medium).ok_or_else(|| {
+        let why = format!("there is no message {id}, or these values do not fit it");
         minijinja::Error::new(ErrorKind::InvalidOperation, why)
     })?;
-    Ok(given(said, medium))
+    Ok(to_value(text, medium))
 }
 
-fn filled_in(value: Value, medium: Medium) -> Result<MessageValue<'static>, minijinja::Error> {
+fn message_value(value: Value, medium: Medium) -> Result<MessageValue<'static>, minijinja::Error> {
     if value.is_undefined() || value.is_none() {
-        let why = "a value to fill in is missing";
+        let why = "a value of the message is missing";
         return Err(minijinja::Error::new(ErrorKind::UndefinedError, why));
     }
     if value.is_number() {
         return u64::try_from(value).map(MessageValue::Count);
     }
-    let words = value.to_string().into();
-    Ok(match value.is_safe() && medium == Medium::Html {
-        true => MessageValue::Ready(words),
-        false => MessageValue::Words(words),
-    })
+    let is_html = value.is_safe() && medium == Medium::Html;
+    let text = value.to_string().into();
+    Ok(if is_html { MessageValue::Ready(text) } else { MessageValue::Words(text) })
 }

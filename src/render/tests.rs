@@ -27,7 +27,7 @@ pub(super) fn renderer() -> Renderer {
 }
 
 fn grouped(n: u64) -> String {
-    Catalogs::load(None).unwrap().voice(None).grouped(n)
+    Catalogs::load(None).unwrap().formatter(None).grouped(n)
 }
 
 /// 22 April 2014, 08:00 UTC.
@@ -102,7 +102,7 @@ pub(super) fn digest<'a>(
     }
 }
 
-fn render(digest: &EmailContent) -> Rendered {
+fn render(digest: &EmailContent) -> EmailParts {
     let user = User::new(UserId::stored("ada"));
     renderer().render(&email(&user, digest)).unwrap()
 }
@@ -139,8 +139,8 @@ pub(super) fn works(range: std::ops::Range<usize>) -> Vec<Object> {
 }
 
 /// Returns subject, text and HTML in one snapshot.
-pub(super) fn whole(rendered: &Rendered) -> String {
-    let Rendered { subject, html, text, .. } = rendered;
+pub(super) fn whole(rendered: &EmailParts) -> String {
+    let EmailParts { subject, html, text, .. } = rendered;
     format!("Subject: {subject}\n\n{text}\n\n{html}")
 }
 
@@ -199,36 +199,36 @@ fn missing_site_details_and_links_are_omitted() {
 
 #[test]
 fn a_subject_summarizes_the_content() {
-    let of = |heading: &str, objects: Vec<Object>, more: usize| {
+    let subject = |heading: &str, objects: Vec<Object>, more: usize| {
         render(&digest(at(), [("T", heading, objects, more)])).subject
     };
     let bare = || Object::without_data(ObjectKey::stored("Artwork:A1"));
     let one_artist = || vec![work(0), work(2)];
 
     for (subject, expected) in [
-        (of("New works", works(1..2), 0), "New: Standing Form (Walnut) by Tomás Arquero"),
-        (of("New works", vec![bare()], 0), "New works: A1"),
+        (subject("New works", works(1..2), 0), "New: Standing Form (Walnut) by Tomás Arquero"),
+        (subject("New works", vec![bare()], 0), "New works: A1"),
         (
-            of("New works", works(0..6), 39_383),
+            subject("New works", works(0..6), 39_383),
             "39,389 new works: Eleanor Whitcombe, Tomás Arquero and more",
         ),
-        (of("New works", one_artist(), 0), "2 new works by Eleanor Whitcombe"),
-        (of("New works", works(2..4), 0), "New works: Eleanor Whitcombe and Ingrid Sæther"),
+        (subject("New works", one_artist(), 0), "2 new works by Eleanor Whitcombe"),
+        (subject("New works", works(2..4), 0), "New works: Eleanor Whitcombe and Ingrid Sæther"),
         (
-            of("New works", works(3..6), 0),
+            subject("New works", works(3..6), 0),
             "New works: Ingrid Sæther, Circle of Johann van der Meulen and Mariko Tanabe",
         ),
-        (of("New works", works(0..3), 0), "3 new works: Eleanor Whitcombe and Tomás Arquero"),
+        (subject("New works", works(0..3), 0), "3 new works: Eleanor Whitcombe and Tomás Arquero"),
         (
-            of(
+            subject(
                 "Shows near you",
                 vec![titled("Late Whitcombe"), titled("Ruins"), titled("Rooms")],
                 3,
             ),
             "Shows near you: Late Whitcombe, Ruins and 4 more",
         ),
-        (of("New works", vec![bare(), bare()], 0), "2 new works from Tate"),
-        (of("T", vec![bare(), bare()], 0), "2 new things from Tate"),
+        (subject("New works", vec![bare(), bare()], 0), "2 new works from Tate"),
+        (subject("T", vec![bare(), bare()], 0), "2 new things from Tate"),
     ] {
         assert_eq!(subject, expected);
     }
@@ -252,7 +252,7 @@ fn markup_and_line_breaks_in_digest_input_are_neutralized() {
     let digest = digest(at(), [("T", "<b>New\nworks", vec![object.clone(), object], 0)]);
     let user = User { name: Some("<i>Ada\r\n".into()), ..User::new(UserId::stored("<u>")) };
 
-    let Rendered { subject, html, text, .. } = renderer().render(&email(&user, &digest)).unwrap();
+    let EmailParts { subject, html, text, .. } = renderer().render(&email(&user, &digest)).unwrap();
 
     for bad in ["<script", "<b>", "<i>", "<u>", "javascript:", "\r", "\u{202e}"] {
         assert!(!html.contains(bad), "{bad}\n{html}");
@@ -285,7 +285,7 @@ fn an_email_of_5000_huge_items_stays_under_the_size_limit() {
         ],
     );
 
-    let Rendered { html, text, subject, .. } = render(&digest);
+    let EmailParts { html, text, subject, .. } = render(&digest);
 
     assert!(html.len() < MAX_BYTES && text.len() < MAX_BYTES);
     assert!(subject.chars().count() <= MAX_SUBJECT, "{subject}");
@@ -304,7 +304,7 @@ fn an_email_of_1000_sections_stays_under_the_size_limit() {
     let names: Vec<String> = (0..1_000).map(|n| format!("{n} {}", "&".repeat(250))).collect();
     let sections = names.iter().map(|name| (name.as_str(), "&", works(0..2), 0));
 
-    let Rendered { html, text, .. } = render(&digest(at(), sections));
+    let EmailParts { html, text, .. } = render(&digest(at(), sections));
 
     assert!(html.len() < MAX_BYTES && text.len() < MAX_BYTES);
     let headings = text.matches("& · 2\n").count();
@@ -314,7 +314,7 @@ fn an_email_of_1000_sections_stays_under_the_size_limit() {
 
 #[test]
 fn a_few_hundred_items_fill_an_email() {
-    let Rendered { html, .. } = render(&digest(at(), [("A", "New works", works(0..200), 0)]));
+    let EmailParts { html, .. } = render(&digest(at(), [("A", "New works", works(0..200), 0)]));
 
     assert!((MAX_BYTES * 3 / 4..MAX_BYTES).contains(&html.len()), "{}", html.len());
 }

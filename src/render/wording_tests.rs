@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use chrono::TimeDelta;
 
-use super::batch_tests::{content, email as batch_email, four_comments, on, render, said};
+use super::batch_tests::{
+    comment_on, comment_with, content, email as batch_email, four_comments, render,
+};
 use super::tests::{at, digest, email, site, titled, work, works};
 use super::*;
 use crate::domain::email_content::FollowReason;
@@ -14,18 +16,19 @@ fn reader(locale: &str) -> User {
     User { locale: Some(locale.into()), ..User::new(UserId::stored("ada")) }
 }
 
-fn in_locale(locale: &str, content: &EmailContent) -> Rendered {
+fn in_locale(locale: &str, content: &EmailContent) -> EmailParts {
     let renderer = Renderer::new(site(), None).unwrap();
     renderer.render(&batch_email(&reader(locale), content)).unwrap()
 }
 
 fn batches() -> Vec<EmailContent> {
-    let several = vec![on("Ada", "Budget"), on("Ben", "Roadmap"), ("Work", work(0))];
+    let several =
+        vec![comment_on("Ada", "Budget"), comment_on("Ben", "Roadmap"), ("Work", work(0))];
     vec![
         content(four_comments(), 0),
         content(four_comments(), 7),
-        content(vec![said("Ada", "Why?", "Budget")], 0),
-        content(vec![on("Ada", "Budget"); 5], 0),
+        content(vec![comment_with("Ada", "Why?", "Budget")], 0),
+        content(vec![comment_on("Ada", "Budget"); 5], 0),
         content(vec![("Work", work(0))], 0),
         content(several, 0),
     ]
@@ -65,8 +68,8 @@ fn a_batch_shows_each_link_once() {
         links.remove("https://www.example.org");
         assert!(links.values().all(|times| *times <= 1), "{links:?}");
 
-        let urls = rendered.text.lines().map(str::trim);
-        let urls: Vec<&str> = urls.filter(|line| line.starts_with("https://")).collect();
+        let lines = rendered.text.lines().map(str::trim);
+        let urls: Vec<&str> = lines.filter(|line| line.starts_with("https://")).collect();
         let mut distinct = urls.clone();
         distinct.sort_unstable();
         distinct.dedup();
@@ -76,7 +79,7 @@ fn a_batch_shows_each_link_once() {
 
 #[test]
 fn a_batch_starts_with_authors_and_quotes() {
-    let one = render(&content(vec![said("Ada", "Are they?", "Budget")], 0));
+    let one = render(&content(vec![comment_with("Ada", "Are they?", "Budget")], 0));
     let many = render(&content(four_comments(), 0));
 
     let begins = "Ada commented on Budget\n\n  Are they?\n  New comments · 09:55\n";
@@ -89,7 +92,7 @@ fn a_batch_starts_with_authors_and_quotes() {
 
 #[test]
 fn a_single_moment_is_not_shown_as_a_time_span() {
-    let mut same = content(vec![on("Ada", "Budget"), on("Ben", "Roadmap")], 0);
+    let mut same = content(vec![comment_on("Ada", "Budget"), comment_on("Ben", "Roadmap")], 0);
     same.oldest = same.newest;
 
     let rendered = render(&same);
@@ -101,8 +104,8 @@ fn a_single_moment_is_not_shown_as_a_time_span() {
 #[test]
 fn further_events_are_counted_with_their_type_and_topic() {
     let says = |count: usize, locale: &str, words: &str| {
-        let events = vec![said("Ada", "Why?", "Budget"); count];
-        let Rendered { html, text, .. } = in_locale(locale, &content(events, 0));
+        let events = vec![comment_with("Ada", "Why?", "Budget"); count];
+        let EmailParts { html, text, .. } = in_locale(locale, &content(events, 0));
         assert!(text.contains(words), "{text}");
         assert!(html.contains(words), "{html}");
     };
@@ -146,13 +149,14 @@ fn the_reason_for_a_digest_is_one_sentence() {
 fn american_english_has_its_own_dates_and_times() {
     let comments = content(four_comments(), 0);
     let user = reader("en-US");
-    let late = EmailInput { at: at() + TimeDelta::hours(20), ..batch_email(&user, &comments) };
+    let late_email =
+        EmailInput { at: at() + TimeDelta::hours(20), ..batch_email(&user, &comments) };
     let renderer = Renderer::new(site(), None).unwrap();
 
     let today = in_locale("en-US", &comments);
-    let late = renderer.render(&late).unwrap();
-    let digest = digest(at(), [("Work", "New works", works(0..3), 0)]);
-    let digest = renderer.render(&email(&user, &digest)).unwrap();
+    let late = renderer.render(&late_email).unwrap();
+    let content = digest(at(), [("Work", "New works", works(0..3), 0)]);
+    let digest = renderer.render(&email(&user, &content)).unwrap();
 
     assert!(today.text.contains("From 9:34 AM to 9:55 AM."), "{}", today.text);
     assert!(today.html.contains("April 22, 2014"), "{}", today.html);
@@ -164,7 +168,7 @@ fn american_english_has_its_own_dates_and_times() {
 
 #[test]
 fn a_mandatory_email_explains_why_it_is_sent() {
-    let of = |reason: Option<&str>, locale: &str| {
+    let email_with = |reason: Option<&str>, locale: &str| {
         let mut content = content(four_comments(), 0);
         let mandate = reason.map(|reason| reason.parse::<Mandate>().unwrap());
         content.sections[0].mandate = Some(mandate.unwrap_or_default());
@@ -172,9 +176,9 @@ fn a_mandatory_email_explains_why_it_is_sent() {
     };
     let why = "That is why we send this email even if you turned it off";
 
-    let usual = of(None, "en");
-    let own = of(Some("Security notices cannot be turned off."), "en");
-    let german = of(Some("Security notices cannot be turned off."), "de");
+    let usual = email_with(None, "en");
+    let own = email_with(Some("Security notices cannot be turned off."), "en");
+    let german = email_with(Some("Security notices cannot be turned off."), "de");
     let chosen = render(&content(four_comments(), 0));
 
     for (rendered, reason) in
@@ -192,11 +196,14 @@ fn a_mandatory_email_explains_why_it_is_sent() {
 
 #[test]
 fn a_phrase_without_a_translation_is_not_used_in_a_sentence() {
-    let one = content(vec![said("Ada", "Warum?", "Budget")], 0);
-    let many = content(vec![said("Ada", "Warum?", "Budget"), said("Ben", "Nur so.", "Budget")], 0);
+    let one = content(vec![comment_with("Ada", "Warum?", "Budget")], 0);
+    let many = content(
+        vec![comment_with("Ada", "Warum?", "Budget"), comment_with("Ben", "Nur so.", "Budget")],
+        0,
+    );
 
     for content in [one, many] {
-        let Rendered { subject, html, text, .. } = in_locale("de", &content);
+        let EmailParts { subject, html, text, .. } = in_locale("de", &content);
 
         for part in [&subject, &html, &text] {
             assert!(!part.contains("commented on"), "{part}");
@@ -214,13 +221,13 @@ fn type_names_do_not_fall_back_to_english() {
     std::fs::write(folder.path().join("locales/en.ftl"), english).unwrap();
     let renderer = Renderer::new(site(), Some(folder.path().to_owned())).unwrap();
     let content = content(four_comments(), 0);
-    let of = |locale: &str| {
+    let text_in = |locale: &str| {
         let rendered = renderer.render(&batch_email(&reader(locale), &content));
         rendered.unwrap().text
     };
 
-    assert!(of("en").contains("remarked on"));
-    assert!(!of("de").contains("remark"), "{}", of("de"));
+    assert!(text_in("en").contains("remarked on"));
+    assert!(!text_in("de").contains("remark"), "{}", text_in("de"));
 }
 
 #[test]
@@ -230,7 +237,9 @@ fn the_picture_of_one_event_fills_the_width() {
         render(&content(vec![(kind, Object { image, ..object })], 0)).html
     };
 
-    for html in [pictured(said("Ada", "Why?", "Budget")), pictured(("Work", titled("Ruins")))] {
+    for html in
+        [pictured(comment_with("Ada", "Why?", "Budget")), pictured(("Work", titled("Ruins")))]
+    {
         let (_, style) = html.split_once("class=\"lead\"").unwrap();
         let (style, _) = style.split_once('>').unwrap();
         assert!(style.contains("width:100%;max-width:520px;height:auto"), "{style}");

@@ -307,8 +307,8 @@ contract! {
         fn claim_fanouts(lease: &Lease, now: DateTime<Utc>, limit: ClaimLimit) -> ClaimedFanouts;
 
         /// Saves the progress of fan-outs that the owner of the lease has leased, and extends their
-        /// leases. Returns which were saved, in the order of the request. Releases fan-outs that are
-        /// done.
+        /// leases. Returns which were saved, in the order of the request. Releases fan-outs that
+        /// are done.
         fn save_fanouts(lease: &Lease, progress: &[(Id, FanoutProgress)]) -> Vec<bool> => saved(progress);
 
         /// Returns the fan-out with this id, if it exists.

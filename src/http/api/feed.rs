@@ -72,7 +72,7 @@ fn describe(request: &ApiRequest, items: &mut [FeedItem]) {
     let catalogs = request.app.identities.default.pages.catalogs();
     let policies = &request.app.config.policies;
     for item in items {
-        let (heading, phrase) = catalogs.feed_words(Some(lang), &item.kind, policies);
+        let (heading, phrase) = catalogs.feed_texts(Some(lang), &item.kind, policies);
         item.words = Some(ItemWords {
             heading,
             phrase: phrase.filter(|_| item.by().is_some()),

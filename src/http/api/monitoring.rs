@@ -64,7 +64,7 @@ async fn api_metrics(request: ApiRequest) -> ApiResult {
 
 /// `GET /metrics`
 async fn metrics(app: Data<App>) -> ApiResult {
-    let text = app.scrape().text().await.map_err(|error| Problem::internal(&error))?;
+    let text = app.scrape().metrics_text().await.map_err(|error| Problem::internal(&error))?;
     Ok(HttpResponse::Ok()
         .content_type(CONTENT_TYPE)
         .insert_header((header::CACHE_CONTROL, "no-store"))

@@ -21,7 +21,7 @@ use super::demo::{
 };
 use super::listener::{ListeningSocket, stopped};
 use crate::demo::picture;
-use crate::operate::preview::{PreviewSheet, Previewer, files_of};
+use crate::operate::preview::{PreviewSheet, Previewer, files_in};
 use crate::wire::local_pages::{PreviewBoard, RenderedSheet as SheetSummary};
 
 const PAGE: &str = include_str!("preview_server/page.html");
@@ -79,7 +79,7 @@ impl PreviewServer {
 /// Returns a version that changes if a file in the folder is saved, created or removed; never 0.
 fn version(folder: Option<&Path>) -> u64 {
     let mut hasher = DefaultHasher::new();
-    for file in folder.map(files_of).into_iter().flatten() {
+    for file in folder.map(files_in).into_iter().flatten() {
         let metadata = std::fs::metadata(&file).ok();
         let version = metadata.map(|metadata| (metadata.len(), metadata.modified().ok()));
         (file, version).hash(&mut hasher);

@@ -42,7 +42,7 @@ pub struct Route {
     pub scope: Option<Scope>,
     /// Whether a user token opens the route for the user in its path, `{id}`.
     pub own: bool,
-    /// The query parameters, all optional. Handlers that take a `ApiRequest` reject others.
+    /// The query parameters, all optional. Handlers that take an `ApiRequest` reject others.
     pub parameters: &'static [&'static str],
     /// The largest body, in bytes.
     pub body_limit: usize,

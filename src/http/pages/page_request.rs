@@ -38,18 +38,20 @@ pub(super) struct PageFailure {
 
 impl PageFailure {
     pub(super) fn form(why: &str) -> Self {
-        Notice::Form(why.to_owned()).into()
+        Notice::InvalidForm(why.to_owned()).into()
     }
 }
 
 impl From<Notice> for PageFailure {
     fn from(notice: Notice) -> Self {
         let status = match notice {
-            Notice::Forged | Notice::Gone => StatusCode::NOT_FOUND,
-            Notice::Expired => StatusCode::GONE,
+            Notice::InvalidLink | Notice::UnknownUser => StatusCode::NOT_FOUND,
+            Notice::ExpiredLink => StatusCode::GONE,
             Notice::NotFollowed | Notice::Mandatory(..) => StatusCode::OK,
-            Notice::Form(_) | Notice::Choice(_) | Notice::QuietHours => StatusCode::BAD_REQUEST,
-            Notice::Inside => StatusCode::SERVICE_UNAVAILABLE,
+            Notice::InvalidForm(_) | Notice::InvalidChoice(_) | Notice::IncompleteQuietHours => {
+                StatusCode::BAD_REQUEST
+            }
+            Notice::InternalError => StatusCode::SERVICE_UNAVAILABLE,
         };
         Self { status, notice, cause: None }
     }
@@ -59,22 +61,22 @@ impl From<engine::Error> for PageFailure {
     fn from(error: engine::Error) -> Self {
         match error {
             engine::Error::Invalid(invalid) => invalid.into(),
-            error => Self { cause: Some(Box::new(error)), ..Notice::Inside.into() },
+            error => Self { cause: Some(Box::new(error)), ..Notice::InternalError.into() },
         }
     }
 }
 
 impl From<InvalidValue> for PageFailure {
     fn from(invalid: InvalidValue) -> Self {
-        Notice::Choice(invalid.to_string()).into()
+        Notice::InvalidChoice(invalid.to_string()).into()
     }
 }
 
 impl From<LinkError> for PageFailure {
     fn from(error: LinkError) -> Self {
         match error {
-            LinkError::Forged => Notice::Forged.into(),
-            LinkError::Expired => Notice::Expired.into(),
+            LinkError::Forged => Notice::InvalidLink.into(),
+            LinkError::Expired => Notice::ExpiredLink.into(),
         }
     }
 }
@@ -102,7 +104,11 @@ impl PageRequest {
     pub(super) fn new(req: &HttpRequest, app: Data<App>) -> Self {
         let accepted = req.headers().get(ACCEPT_LANGUAGE).and_then(|header| header.to_str().ok());
         let catalogs = app.identities.default.pages.catalogs();
-        Self { locale: accepted.and_then(|header| catalogs.accepted(header)), brand: None, app }
+        Self {
+            locale: accepted.and_then(|header| catalogs.locale_of_header(header)),
+            brand: None,
+            app,
+        }
     }
 
     /// Verifies the token of a link. Returns its content, and the record of its user. A link from
@@ -116,7 +122,7 @@ impl PageRequest {
         let user = self.app.users().user(&link.user).await?.filter(is_recipient);
         let locale = user.as_ref().and_then(|user| user.locale.as_deref());
         let catalogs = self.pages().catalogs();
-        if let Some(locale) = locale.filter(|locale| catalogs.nearest(locale).is_some()) {
+        if let Some(locale) = locale.filter(|locale| catalogs.nearest_locale(locale).is_some()) {
             self.locale = Some(locale.to_owned());
         }
         Ok((link, user))

@@ -23,7 +23,7 @@ use crate::engine::digest::due::next_digest;
 use crate::engine::users::input::{Change, PreferencesChange, TypeChange};
 use crate::engine::users::json_fields::JsonObject;
 use crate::render::WebPage;
-use crate::render::pages::{Choices, Notice, PageUser, TYPE_FIELD, UNFOLLOW, UNMUTE_FIELD};
+use crate::render::pages::{Notice, PageUser, PreferencesPage, TYPE_FIELD, UNFOLLOW, UNMUTE_FIELD};
 
 /// The fields of the quiet hours.
 const QUIET_FROM: &str = "quiet-from";
@@ -36,7 +36,7 @@ pub(super) async fn show(req: HttpRequest, token: Path<String>, app: Data<App>) 
     let unfollow = query.find(|(name, _)| name == UNFOLLOW);
     let response = async {
         let (link, user) = page_request.open(&token).await?;
-        let user = user.ok_or(Notice::Gone)?;
+        let user = user.ok_or(Notice::UnknownUser)?;
         match unfollow {
             Some((_, key)) => unfollow_page(&page_request, &link, FollowKey::stored(key)).await,
             None => page(&page_request, &link, user, false).await,
@@ -76,7 +76,7 @@ pub(super) async fn save(
     let mut page_request = PageRequest::new(&req, app);
     let response = async {
         let (link, user) = page_request.open(&token).await?;
-        user.ok_or(Notice::Gone)?;
+        user.ok_or(Notice::UnknownUser)?;
         let (people, policies) = (page_request.app.users(), &page_request.app.config.policies);
         let form = FormFields::read(&req, payload).await?;
         let user = match unmuted_subject(&form)? {
@@ -86,7 +86,7 @@ pub(super) async fn save(
                 people.change_preferences(&link.user, change).await?
             }
         };
-        page(&page_request, &link, user.ok_or(Notice::Gone)?, true).await
+        page(&page_request, &link, user.ok_or(Notice::UnknownUser)?, true).await
     }
     .await;
     response.unwrap_or_else(|failure| page_request.failure(failure))
@@ -104,11 +104,11 @@ async fn page(
     name_muted(app, &mut user).await;
     // Unsubscribes from everything, independent of the opened link.
     let all = Link { stop: StopAction::All, ..link.clone() };
-    let page = WebPage::Preferences(Choices {
-        of: PageUser::new(&user, &app.config.digest.schedule, &app.config.policies),
+    let page = WebPage::Preferences(PreferencesPage {
+        page_user: PageUser::new(&user, &app.config.digest.schedule, &app.config.policies),
         token: &app.identities.default.links.seal(&all).await?,
-        saved,
-        next: next_digest(&app.context, &user).await?,
+        is_saved: saved,
+        next_digest: next_digest(&app.context, &user).await?,
     });
     Ok(page_request.page(StatusCode::OK, &page))
 }
@@ -167,8 +167,10 @@ fn preferences_change(
             "tz" => change.tz = Some(Some(parse("time zone", value)?)),
             _ => {
                 let Some(kind) = name.strip_prefix(TYPE_FIELD).map(EventType::stored) else {
-                    let why =
-                        format!("The form contains {:?}, which is no choice.", shortened(name));
+                    let why = format!(
+                        "The form contains {:?}, which is not a field of this page.",
+                        shortened(name)
+                    );
                     return Err(PageFailure::form(&why));
                 };
                 if !is_offered(&kind) {
@@ -189,7 +191,7 @@ fn quiet(form: &FormFields) -> Result<Change<QuietHours>, PageFailure> {
         (None, None) => None,
         (Some(""), Some("")) => Some(None),
         (None | Some(""), _) | (_, None | Some("")) => {
-            return Err(Notice::QuietHours.into());
+            return Err(Notice::IncompleteQuietHours.into());
         }
         (Some(from), Some(to)) => Some(Some(QuietHours::new(from.parse()?, to.parse()?)?)),
     })

@@ -15,7 +15,7 @@ use crate::domain::{FollowKey, ObjectKey, Policies, StopAction, SuppressionReaso
 use crate::engine::access::links::Link;
 use crate::engine::feedback::suppressions::SuppressionInput;
 use crate::render::WebPage;
-use crate::render::pages::{EmailTokens, Notice, PageUser, Stopping};
+use crate::render::pages::{EmailTokens, Notice, PageUser, StopPage};
 
 /// Returns the part of the scope that can be ended. Fails if all of it is mandatory.
 fn optional(stop: &StopAction, policies: &Policies) -> Result<StopAction, PageFailure> {
@@ -59,13 +59,13 @@ async fn page(
         digest: links.seal(&with(StopAction::Digest)).await?,
         all: links.seal(&with(StopAction::All)).await?,
     };
-    let page = WebPage::Stop(Stopping {
-        of: PageUser::new(user, default, policies),
+    let page = WebPage::Stop(StopPage {
+        page_user: PageUser::new(user, default, policies),
         stop,
-        ended: stop.is_in_effect(user, is_following, default, policies),
-        before,
+        is_stopped: stop.is_in_effect(user, is_following, default, policies),
+        previous_user: before,
         tokens,
-        name: name.as_deref(),
+        follow_name: name.as_deref(),
     });
     Ok(page_request.page(StatusCode::OK, &page))
 }
@@ -82,7 +82,7 @@ pub(super) async fn confirm(req: HttpRequest, token: Path<String>, app: Data<App
     let mut page_request = PageRequest::new(&req, app);
     let response = async {
         let (link, user) = page_request.open(&token).await?;
-        let user = user.ok_or(Notice::Gone)?;
+        let user = user.ok_or(Notice::UnknownUser)?;
         page(&page_request, &token, &link, &user, None).await
     }
     .await;
@@ -118,7 +118,7 @@ async fn stop(
         return Err(PageFailure::form(why));
     }
     // An unknown user gets no emails, so the request succeeds.
-    let gone = || PageFailure { status: StatusCode::OK, ..Notice::Gone.into() };
+    let gone = || PageFailure { status: StatusCode::OK, ..Notice::UnknownUser.into() };
     let Some(before) = before else {
         // The reader gets no email at this address any more, also if another record has it.
         if let Some(address) = link.address.clone()

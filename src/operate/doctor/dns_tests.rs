@@ -40,17 +40,17 @@ fn several_records_are_errors_even_if_bounces_go_elsewhere() {
     }
 }
 
-fn of(bytes: usize) -> String {
+fn encoded(bytes: usize) -> String {
     BASE64_STANDARD.encode(vec![7; bytes])
 }
 
 #[test]
 fn a_published_key_must_be_readable_and_long_enough() {
     for (text, expected) in [
-        (format!("v=DKIM1; k=rsa; p={}", of(294)), Severity::Ok),
-        (format!("p={}", of(162)), Severity::Ok),
-        (format!("v=DKIM1; k=ed25519; p={}", of(32)), Severity::Ok),
-        (format!("v=DKIM1; p={}", of(94)), Severity::Error),
+        (format!("v=DKIM1; k=rsa; p={}", encoded(294)), Severity::Ok),
+        (format!("p={}", encoded(162)), Severity::Ok),
+        (format!("v=DKIM1; k=ed25519; p={}", encoded(32)), Severity::Ok),
+        (format!("v=DKIM1; p={}", encoded(94)), Severity::Error),
         ("v=DKIM1; p=".to_owned(), Severity::Error),
         ("v=DKIM1; p=?".to_owned(), Severity::Error),
         ("v=DKIM2; p=AAAA".to_owned(), Severity::Error),
@@ -63,7 +63,7 @@ fn a_published_key_must_be_readable_and_long_enough() {
 
 #[test]
 fn no_key_and_several_keys_are_errors() {
-    let key = || format!("v=DKIM1; p={}", of(294));
+    let key = || format!("v=DKIM1; p={}", encoded(294));
 
     assert_eq!(judge_keys("x", &[]).severity, Severity::Error);
     assert_eq!(judge_keys("x", &[key(), key()]).severity, Severity::Error);
@@ -91,7 +91,7 @@ fn a_dmarc_record_is_recognized_by_its_version() {
 
 #[test]
 fn a_policy_of_none_causes_a_warning() {
-    for (place, record, expected) in [
+    for (owner, record, expected) in [
         ("m.art.example", "v=DMARC1; p=reject", Severity::Ok),
         ("m.art.example", "v=DMARC1; p=Quarantine; rua=mailto:x@y.example", Severity::Ok),
         ("m.art.example", "v=DMARC1; p=none", Severity::Warning),
@@ -101,7 +101,7 @@ fn a_policy_of_none_causes_a_warning() {
         ("m.art.example", "v=DMARC1; rua=mailto:x@y.example", Severity::Error),
         ("m.art.example", "v=DMARC1; p=maybe", Severity::Error),
     ] {
-        let found = judge_dmarc("m.art.example", Some((place, &[record])));
+        let found = judge_dmarc("m.art.example", Some((owner, &[record])));
         assert_eq!(found.severity, expected, "{record}: {found:?}");
     }
 }

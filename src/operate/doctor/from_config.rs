@@ -13,47 +13,46 @@ use crate::config::{Config, StoreUrl};
 use crate::domain::BrandName;
 use crate::domain::messages::error_chain;
 use crate::engine::access::links::Links;
-use crate::engine::delivery::brand_identities::Theme;
-use crate::engine::delivery::brand_identities::new_mailer;
+use crate::engine::delivery::brand_identities::{Theme, new_mailer};
 use crate::operate::dns_and_web::{DnsResolver, Web};
-use crate::operate::open::{Access, Refusal, open_with, upgrade_ahead};
+use crate::operate::open::{Access, Refusal, open_store_with, pending_upgrade};
 use crate::store::mongo::MongoOptions;
 use crate::store::{self, Store};
 use crate::wire::status::Finding;
 
 /// Builds the doctor of a configuration.
 pub async fn doctor(config: &Config, options: DoctorOptions, clock: Arc<dyn Clock>) -> Doctor {
-    let opening = open(config, options.timeout);
-    let opening = tokio::time::timeout(options.timeout, opening);
+    let opening = tokio::time::timeout(options.timeout, open(config, options.timeout));
     let store = opening.await.unwrap_or_else(|_| {
         let seconds = options.timeout.as_secs_f32();
         let found = format!("could not be opened within {seconds} s");
         Err(Finding::error(found, "see the option `store`").for_check(DATABASE))
     });
     let opened = store.as_ref().ok();
-    let build = |of: Config, brand: Option<&BrandName>| Doctor {
+    let build = |config: Config, brand: Option<&BrandName>| Doctor {
         options,
-        links: opened.map(|store| Arc::new(Links::from_config(&of, store.clone(), brand))),
+        links: opened.map(|store| Arc::new(Links::from_config(&config, store.clone(), brand))),
         store: store.clone(),
-        mailer: new_mailer(&of).map_err(|error| format!("{error:#}")),
-        renderer: Theme::new(&of, of.mail.templates.clone())
+        mailer: new_mailer(&config).map_err(|error| format!("{error:#}")),
+        renderer: Theme::new(&config, config.mail.templates.clone())
             .map(|theme| theme.renderer)
             .map_err(|error| error_chain(&error)),
-        names: DnsResolver::new(options.nameserver, options.timeout),
+        resolver: DnsResolver::new(options.nameserver, options.timeout),
         web: Web::new(options.timeout),
         clock: clock.clone(),
         brands: Vec::new(),
-        config: of,
+        config,
     };
-    let brands = config.brands.iter();
-    let brands =
-        brands.map(|(name, brand)| (name.clone(), build(config.with_brand(brand), Some(name))));
+    let brands = config
+        .brands
+        .iter()
+        .map(|(name, brand)| (name.clone(), build(config.with_brand(brand), Some(name))));
     Doctor { brands: brands.collect(), ..build(config.clone(), None) }
 }
 
-/// Opens the store and does not upgrade it; fails with a finding.
+/// Opens the store without upgrading it; fails with a finding.
 async fn open(config: &Config, timeout: Duration) -> Result<Arc<dyn Store>, Finding> {
-    if let Ok(Some(schema)) = upgrade_ahead(config).await {
+    if let Ok(Some(schema)) = pending_upgrade(config).await {
         return Err(judge_schema(&schema));
     }
     let mongo = MongoOptions {
@@ -64,8 +63,7 @@ async fn open(config: &Config, timeout: Duration) -> Result<Arc<dyn Store>, Find
         ..MongoOptions::default()
     };
     let is_mongo = matches!(config.store, StoreUrl::Mongo(_));
-    let opened = open_with(config, Access::Inspect, mongo).await;
-    let judged = |error: anyhow::Error| {
+    let judge = |error: anyhow::Error| {
         let advice = match error.downcast_ref::<store::Error>() {
             Some(store::Error::Unsupported(_)) => {
                 "run the version of tidings that wrote the database, or a newer one"
@@ -81,5 +79,6 @@ async fn open(config: &Config, timeout: Duration) -> Result<Arc<dyn Store>, Find
             None => Finding::error(format!("{error:#}"), advice),
         }
     };
-    opened.map_err(|error| judged(error).for_check(DATABASE))
+    let opened = open_store_with(config, Access::Inspect, mongo).await;
+    opened.map_err(|error| judge(error).for_check(DATABASE))
 }

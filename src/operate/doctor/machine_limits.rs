@@ -12,8 +12,8 @@ impl Doctor {
     /// Warns about limits that are too low. Returns nothing if there are none.
     pub(super) fn limits(&self) -> Vec<Finding> {
         let store = machine::network_file_system(&self.config).map(judge_file_system);
-        let (_, most) = machine::open_files();
-        let files = judge_open_files(most, self.config.feed.streams);
+        let (_, maximum) = machine::open_files();
+        let files = judge_open_files(maximum, self.config.feed.streams);
         store.into_iter().chain(files).collect()
     }
 }

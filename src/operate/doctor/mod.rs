@@ -60,7 +60,7 @@ pub struct Doctor {
     /// Makes links to try the public pages with; `None` without a store.
     pub links: Option<Arc<Links>>,
     /// Queries the DNS about the sender's domain.
-    pub names: Component<DnsResolver>,
+    pub resolver: Component<DnsResolver>,
     /// Requests the public pages as an outside client does.
     pub web: Component<Web>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -70,7 +70,7 @@ pub struct Doctor {
 
 const LANGUAGES: &str = "languages";
 /// The finding for checks that `--offline` skips.
-const LEFT: &str = "skipped because of --offline";
+const SKIPPED: &str = "skipped because of --offline";
 
 impl Doctor {
     /// Returns all findings, in the order in which they are shown.
@@ -81,23 +81,21 @@ impl Doctor {
         findings.extend(self.files());
         findings.extend(self.limits());
         findings.extend(self.secret_files());
-        let brands = self.brands.iter();
-        let brands = brands.map(|(name, own)| {
-            let shares = own.config.mail.templates == self.config.mail.templates;
-            own.of_brand(name, if shares { &templates } else { &[] })
+        let brand_checks = self.brands.iter().map(|(name, doctor)| {
+            let shares_templates = doctor.config.mail.templates == self.config.mail.templates;
+            doctor.check_brand(name, if shares_templates { &templates } else { &[] })
         });
-        let brands = join_all(brands).await.concat();
-        [findings, database, mail, public, templates, brands].concat()
+        let of_brands = join_all(brand_checks).await.concat();
+        [findings, database, mail, public, templates, of_brands].concat()
     }
 
     /// Checks a brand: its sender, provider, pages and templates. Omits findings about shared
     /// templates that the default has too.
-    async fn of_brand(&self, name: &BrandName, of_default: &[Finding]) -> Vec<Finding> {
+    async fn check_brand(&self, name: &BrandName, of_default: &[Finding]) -> Vec<Finding> {
         let (mail, public, templates) =
             futures::join!(self.mail(), self.public_pages(), self.templates());
         let mut findings = [self.sending(), mail, public].concat();
-        let templates = templates.into_iter();
-        findings.extend(templates.filter(|finding| !of_default.contains(finding)));
+        findings.extend(templates.into_iter().filter(|finding| !of_default.contains(finding)));
         for finding in &mut findings {
             finding.brand = Some(name.clone());
         }
@@ -120,7 +118,7 @@ impl Doctor {
         let is_local = matches!(self.config.mail.transport, Transport::Outbox);
         let finding = match &self.mailer {
             Err(why) => Finding::error(why, "see the options of the section [mail]"),
-            Ok(_) if self.options.offline && !is_local => Finding::unchecked(LEFT),
+            Ok(_) if self.options.offline && !is_local => Finding::unchecked(SKIPPED),
             Ok(mailer) => match self.within(mailer.check(), CheckResult::Unreached).await {
                 CheckResult::Ready(found, dkim) => return (Finding::ok(found), dkim),
                 CheckResult::Wrong(found, remedy) => Finding::error(found, remedy),
@@ -130,11 +128,11 @@ impl Doctor {
         (finding, Vec::new())
     }
 
-    /// Waits for a result for at most the time limit. Then calls `late` with the reason.
+    /// Returns the result of a check; after the time limit, calls `late` with the reason.
     async fn within<T>(&self, check: impl Future<Output = T>, late: impl FnOnce(String) -> T) -> T {
         let limit = self.options.timeout;
         match tokio::time::timeout(limit, check).await {
-            Ok(found) => found,
+            Ok(result) => result,
             Err(_) => late(format!("no answer within {} s", limit.as_secs_f32())),
         }
     }

@@ -6,9 +6,9 @@
 
 use futures::TryFutureExt;
 
-use super::{Doctor, Finding, LEFT};
+use super::{Doctor, Finding, SKIPPED};
 use crate::domain::messages::error_chain;
-use crate::operate::dns_and_web::{Answered, WebResponse, silent};
+use crate::operate::dns_and_web::{WebResponse, WebResult, unreached};
 
 const PAGES: &str = "public pages";
 const ONE_CLICK: &str = "one-click";
@@ -19,28 +19,26 @@ const CLICK: &str = "List-Unsubscribe=One-Click";
 impl Doctor {
     pub(super) async fn public_pages(&self) -> Vec<Finding> {
         let unchecked = |why: &str| {
-            let unchecked = |check| Finding::unchecked(why).for_check(check);
-            [PAGES, ONE_CLICK].map(unchecked).to_vec()
+            [PAGES, ONE_CLICK].map(|check| Finding::unchecked(why).for_check(check)).to_vec()
         };
         let (url, web) = match (&self.config.server.public_url, &self.web) {
             (None, _) => return unchecked("server.public_url is empty"),
-            _ if self.options.offline => return unchecked(LEFT),
+            _ if self.options.offline => return unchecked(SKIPPED),
             (_, Err(why)) => return unchecked(why),
             (Some(url), Ok(web)) => (url, web),
         };
-        let late = |reason: String| Err(silent(&reason));
+        let late = |reason: String| Err(unreached(&reason));
         let health = format!("{url}/healthz");
         let page = async {
-            let answered = self.within(web.get(&health), late).await;
-            answered.map_or_else(|finding| finding, |response| judge_page(url, response))
+            let response = self.within(web.get(&health), late).await;
+            response.map_or_else(|finding| finding, |response| judge_page(url, response))
         };
         let click = async {
             let Some(links) = &self.links else {
                 return Finding::unchecked("links cannot be made without the database");
             };
-            let made = links.probe_links(self.clock.now());
-            let made = made.map_err(|error| error_chain(&error));
-            let (valid, forged) = match self.within(made, Err).await {
+            let probe = links.probe_links(self.clock.now()).map_err(|error| error_chain(&error));
+            let (valid, forged) = match self.within(probe, Err).await {
                 Ok(Some(links)) => links,
                 Ok(None) => return Finding::unchecked("server.public_url is empty"),
                 Err(why) => return Finding::unchecked(why),
@@ -72,14 +70,14 @@ fn judge_page(url: &str, response: WebResponse) -> Finding {
 }
 
 /// Compares the responses to a valid link and to a forged one.
-fn judge_click(genuine: WebResponse, forged: &Answered) -> Finding {
+fn judge_click(genuine: WebResponse, forged: &WebResult) -> Finding {
     let (status, location) = (genuine.status, genuine.location.unwrap_or_default());
     let is_accepted = |response: &WebResponse| (200..300).contains(&response.status);
     let is_forged_accepted = forged.as_ref().is_ok_and(is_accepted);
     let see_log = "look at the log of `tidings serve` and of the proxy";
     match status {
         200..=299 if is_forged_accepted => Finding::error(
-            "a link that is not ours was taken as well, so it is not tidings that answers",
+            "a forged link was accepted too, so it is not tidings that answers",
             "let the proxy pass what is below /u/ on to `tidings serve`",
         ),
         200..=299 => Finding::ok("a click on a test link was accepted, and a forged one was not"),
@@ -91,16 +89,16 @@ fn judge_click(genuine: WebResponse, forged: &Answered) -> Finding {
         ),
         401 | 403 | 407 => Finding::error(
             format!(
-                "it answers {status}: something in front of tidings wants a login or takes us for a robot"
+                "it answers {status}: something in front of tidings wants a login or blocks automated requests"
             ),
             "let what is below /u/ through to `tidings serve` without a login or a check",
         ),
         404 | 410 => Finding::error(
-            format!("our link is not known there ({status})"),
+            format!("a valid link is unknown there ({status})"),
             "let `serve` run with the same store and server.link_secret as this command, and the proxy pass on what is below /u/",
         ),
         405 => Finding::error(
-            "something in front of tidings lets no POST through (405)",
+            "something in front of tidings rejects POST (405)",
             "let the proxy pass on POST to what is below /u/",
         ),
         503 => {
@@ -115,39 +113,39 @@ mod tests {
     use super::*;
     use crate::wire::status::Severity;
 
-    fn answered(status: u16, location: Option<&str>) -> WebResponse {
+    fn response(status: u16, location: Option<&str>) -> WebResponse {
         WebResponse { status, location: location.map(str::to_owned), body: String::new() }
     }
 
     #[test]
     fn one_click_must_succeed_directly_and_reject_forged_links() {
-        for (genuine, forged, expected, says) in [
+        for (genuine, forged, expected, part) in [
             (200, 404, Severity::Ok, "accepted"),
             (200, 200, Severity::Error, "not tidings"),
             (302, 302, Severity::Error, "https://www.art.example"),
             (403, 403, Severity::Error, "login"),
-            (404, 404, Severity::Error, "not known"),
+            (404, 404, Severity::Error, "is unknown"),
             (405, 405, Severity::Error, "POST"),
             (503, 503, Severity::Error, "503"),
             (418, 418, Severity::Error, "418"),
         ] {
             let to = Some("https://www.art.example");
-            let found = judge_click(answered(genuine, to), &Ok(answered(forged, to)));
+            let found = judge_click(response(genuine, to), &Ok(response(forged, to)));
             assert_eq!(found.severity, expected, "{found:?}");
-            assert!(found.result.contains(says), "{found:?}");
+            assert!(found.result.contains(part), "{found:?}");
         }
     }
 
     #[test]
     fn a_foreign_page_causes_a_warning_and_a_redirect_an_error() {
         let ours = WebResponse { status: 200, location: None, body: "{\"status\":\"ok\"}".into() };
-        for (response, expected) in [
+        for (page, expected) in [
             (ours, Severity::Ok),
-            (answered(200, None), Severity::Warning),
-            (answered(404, None), Severity::Warning),
-            (answered(301, Some("https://www.art.example")), Severity::Error),
+            (response(200, None), Severity::Warning),
+            (response(404, None), Severity::Warning),
+            (response(301, Some("https://www.art.example")), Severity::Error),
         ] {
-            assert_eq!(judge_page("https://art.example", response).severity, expected);
+            assert_eq!(judge_page("https://art.example", page).severity, expected);
         }
     }
 }

@@ -39,8 +39,7 @@ impl Doctor {
 
     /// Reports which files with secrets everyone can read.
     pub(super) fn secret_files(&self) -> Option<Finding> {
-        let (files, is_open) = (&self.config.secret_files, private::mode_if_open_to_world);
-        judge_files(files, is_open, "o-rwx", "secrets")
+        judge_files(&self.config.secret_files, private::mode_if_open_to_world, "o-rwx", "secrets")
     }
 }
 
@@ -71,7 +70,7 @@ fn judge_config(config: &Config) -> Vec<Finding> {
         (
             config.site.feedback_id.is_none(),
             "site.feedback_id",
-            "is empty, so Gmail does not tell runs apart in its spam reports",
+            "is empty, so Gmail does not distinguish runs in its spam reports",
             "set it to 5 to 15 letters that stay the same",
         ),
         (
@@ -103,8 +102,8 @@ fn judge_sending(config: &Config) -> Vec<Finding> {
     };
     let name = provider.map_or("SMTP", |provider| provider.title);
     let domain = config.mail.sender.from.domain();
-    let by = format!("{name} sends the emails, from an address at {domain}");
-    let mut findings = vec![Finding::ok(by).for_check("mail.provider")];
+    let found = format!("{name} sends the emails, from an address at {domain}");
+    let mut findings = vec![Finding::ok(found).for_check("mail.provider")];
     if let Some(provider) = provider
         && config.reporting_provider().is_none()
     {
@@ -136,19 +135,22 @@ fn public_url(config: &Config) -> Finding {
     finding.for_check("server.public_url")
 }
 
-/// Warns about open files. `mode` closes them.
+/// Warns about files whose permissions are too open. `chmod` with `mode` closes them.
 fn judge_files(
     files: &[PathBuf],
-    open: impl Fn(&Path) -> Option<String>,
+    open_permissions: impl Fn(&Path) -> Option<String>,
     mode: &str,
     what: &str,
 ) -> Option<Finding> {
-    let files = files.iter();
-    let open = files.filter_map(|path| Some((path.display(), open(path)?)));
-    let open = open.map(|(path, of)| (format!("{path} ({of})"), format!("chmod {mode} {path}")));
-    let (names, advice): (Vec<String>, Vec<String>) = open.unzip();
-    let names = (!names.is_empty()).then(|| names.join(", "))?;
-    let found = format!("other users of this machine can read {what} in {names}");
+    let open_files = files.iter().filter_map(|path| {
+        let (permissions, path) = (open_permissions(path)?, path.display());
+        Some((format!("{path} ({permissions})"), format!("chmod {mode} {path}")))
+    });
+    let (names, advice): (Vec<String>, Vec<String>) = open_files.unzip();
+    if names.is_empty() {
+        return None;
+    }
+    let found = format!("other users of this machine can read {what} in {}", names.join(", "));
     Some(Finding::warning(found, advice.join("; ")).for_check("files"))
 }
 
@@ -179,8 +181,7 @@ mod tests {
 
     /// Returns the severity and the check of each finding that needs attention.
     fn problems(lines: &str) -> Vec<(Severity, &'static str)> {
-        let findings = findings(lines).into_iter();
-        let problems = findings.filter(|finding| finding.severity != Severity::Ok);
+        let problems = findings(lines).into_iter().filter(|one| one.severity != Severity::Ok);
         problems
             .map(|finding| {
                 assert!(finding.advice.is_some(), "{finding:?}");

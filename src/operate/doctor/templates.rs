@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::{Component, Doctor, Finding, LANGUAGES};
 use crate::domain::messages::join_names;
 use crate::domain::most_similar;
-use crate::operate::preview::{PreviewKind, PreviewSheet, Previewer, files_of};
+use crate::operate::preview::{PreviewKind, PreviewSheet, Previewer, files_in};
 use crate::render::{Renderer, template_names};
 use crate::store::{self, Store, UserField};
 
@@ -22,13 +22,12 @@ impl Doctor {
         let preview = Previewer {
             config: self.config.clone(),
             brand: None,
-            person: None,
+            recipient: None,
             kinds: vec![PreviewKind::Digest, PreviewKind::Batch],
             locale: None,
             clock: self.clock.clone(),
         };
-        let sheets = preview.sheets(None).await;
-        let sheets = sheets.map_or_else(|_| Vec::new(), |(sheets, _)| sheets);
+        let sheets = preview.sheets(None).await.map_or_else(|_| Vec::new(), |(sheets, _)| sheets);
         let empty: BTreeSet<String> = sheets.iter().filter_map(empty_part).collect();
         findings.extend(empty.iter().map(|file| {
             let found = "makes an empty part, which spam filters count against an email";
@@ -64,22 +63,24 @@ impl Doctor {
         };
         let (catalogs, locales) = (renderer.catalogs(), store.values(UserField::Locale).await?);
         let languages: BTreeSet<&str> =
-            locales.iter().map(|of| catalogs.spoken(Some(of))).collect();
-        let lacks = languages.into_iter().filter_map(|language| {
+            locales.iter().map(|locale| catalogs.locale_or_english(Some(locale))).collect();
+        let describe = |language: &str| {
             let policies = &self.config.policies;
             let types = policies.kinds().map(|kind| (kind, policies.policy(kind)));
-            let worded = types.filter(|(_, of)| of.heading.is_some() || of.phrase.is_some());
-            let lacking = worded
-                .flat_map(|(kind, of)| catalogs.lacking(Some(language), kind, of.phrase.is_some()));
-            let lacking: BTreeSet<String> = lacking.collect();
+            let missing: BTreeSet<String> = types
+                .filter(|(_, policy)| policy.heading.is_some() || policy.phrase.is_some())
+                .flat_map(|(kind, policy)| {
+                    catalogs.missing_messages(Some(language), kind, policy.phrase.is_some())
+                })
+                .collect();
             let rest = "have no translation; they show English headings, and no sentence that \
                         needs a phrase";
-            let names = join_names(&lacking, 3);
-            (!lacking.is_empty()).then(|| format!("emails in {language}: {names} {rest}"))
-        });
-        let lacks: Vec<String> = lacks.collect();
+            let names = join_names(&missing, 3);
+            (!missing.is_empty()).then(|| format!("emails in {language}: {names} {rest}"))
+        };
+        let gaps: Vec<String> = languages.into_iter().filter_map(describe).collect();
         let advice = "add the messages to locales/TAG.ftl in the folder of mail.templates";
-        Ok((!lacks.is_empty()).then(|| Finding::warning(lacks.join(". "), advice)))
+        Ok((!gaps.is_empty()).then(|| Finding::warning(gaps.join(". "), advice)))
     }
 }
 
@@ -94,7 +95,7 @@ fn judge(renderer: &Component<Arc<Renderer>>) -> Finding {
 /// Returns the file that makes an empty part of a sample email, if there is one.
 fn empty_part(sheet: &PreviewSheet) -> Option<String> {
     let elements = sheet.html.split('<');
-    let html: String = elements.filter_map(|of| of.rsplit('>').next()).collect();
+    let html: String = elements.filter_map(|element| element.rsplit('>').next()).collect();
     let mut parts = [
         ("subject.txt", sheet.subject.as_deref()),
         ("body.txt", sheet.text.as_deref()),
@@ -108,9 +109,10 @@ fn empty_part(sheet: &PreviewSheet) -> Option<String> {
 /// Returns the files of the templates folder that are neither templates nor catalogs. Ignores
 /// hidden files and the copies of editors.
 fn unknown_files(folder: &Path) -> Vec<String> {
-    let files = files_of(folder).into_iter();
-    let paths = files.filter_map(|file| file.strip_prefix(folder).ok().map(Path::to_owned));
-    let names = paths.map(|path| path.to_string_lossy().replace('\\', "/"));
+    let names = files_in(folder).into_iter().filter_map(|file| {
+        let path = file.strip_prefix(folder).ok()?;
+        Some(path.to_string_lossy().replace('\\', "/"))
+    });
     let is_unknown = |name: &String| {
         let is_hidden = name.split('/').any(|part| part.starts_with('.'));
         let is_copy = name.ends_with('~') || name.ends_with(".bak");

@@ -1,7 +1,7 @@
 //! Decides what becomes, or became, of each event, and which email included or excluded it.
 //!
 //! The content of a sent email is reconstructed ([`ReconstructedEmail`]). If it does not fit the
-//! row, the place of an event in it is unknown. Start with [`Loaded::fates`].
+//! row, the place of an event in it is unknown. Start with [`UserFacts::fates`].
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,9 +10,8 @@ use chrono::{DateTime, Utc};
 use crate::domain::digest_content::next_retry_at;
 use crate::domain::{
     Batch, BatchState, Delivery, DeliveryId, DeliverySource, DeliveryState, DigestDays,
-    DigestMarker, EligibilityFacts, EmailScope, Event, EventType, Exclusion, Id, Inbox, Mutes,
-    ObjectState, Policies, Position, Purpose, Schedule, Stack, StackId, User, UserId, UserStacks,
-    batch, classify, email_content,
+    DigestMarker, EligibilityFacts, EmailScope, Event, Exclusion, Id, Inbox, Mutes, ObjectState,
+    Policies, Position, Purpose, Schedule, Stack, User, UserId, UserStacks, batch, classify,
 };
 use crate::engine::Result;
 use crate::engine::batches::{BatchFilter, BatchService};
@@ -25,10 +24,10 @@ use crate::wire::explanation::{
 };
 
 /// The loaded facts about one user.
-pub(super) struct Loaded<'a> {
+pub(super) struct UserFacts<'a> {
     pub policies: &'a Policies,
     pub now: DateTime<Utc>,
-    pub reach: DigestDays,
+    pub days: DigestDays,
     pub record: Option<&'a User>,
     pub mutes: &'a Mutes,
     /// The positions of muted events, and since when they are muted.
@@ -38,75 +37,81 @@ pub(super) struct Loaded<'a> {
     /// The digests that the user gets.
     pub digests: Option<(Schedule, EmailScope)>,
     /// The scope of the digests that the user wants, even if they may not be emailed.
-    pub wish: Option<EmailScope>,
+    pub wanted_scope: Option<EmailScope>,
     pub deliveries: &'a [Delivery],
     pub batches: &'a UserBatches,
     /// When quiet hours end, for the batches that they defer.
-    pub held: HashMap<Id, DateTime<Utc>>,
+    pub deferred: HashMap<Id, DateTime<Utc>>,
     /// The emails whose markers are on the stacks, by marker.
     pub sent: HashMap<Id, (&'a Delivery, ReconstructedEmail)>,
 }
 
-impl Loaded<'_> {
-    fn has_seen(&self, place: Position) -> bool {
-        let inbox = self.inbox.as_ref();
-        inbox.is_some_and(|inbox| is_seen(inbox, place))
+impl UserFacts<'_> {
+    fn has_seen(&self, position: Position) -> bool {
+        self.inbox.as_ref().is_some_and(|inbox| is_seen(inbox, position))
+    }
+
+    /// Returns why a digest excludes the event, if it does.
+    fn exclusion(
+        &self,
+        position: Position,
+        event: &Event,
+        catalog: &EventFacts,
+    ) -> Option<Exclusion> {
+        let facts = EligibilityFacts {
+            muted: self.muted.contains_key(&position),
+            seen: self.has_seen(position),
+            ..catalog.facts(event)
+        };
+        let at = || event.time(position.stack.day);
+        let digest = Purpose::Digest(EmailScope::All);
+        classify(&event.kind, at, facts, self.record, self.policies, digest)
     }
 
     /// Explains the events of a user's stacks, oldest first.
-    pub(super) fn fates(&self, person: &UserStacks, catalog: &EventFacts) -> Vec<ExplainedEvent> {
-        let policies = self.policies;
-        let digest = Purpose::Digest(EmailScope::All);
-        let excluded = |place: Position, event: &Event| {
-            let facts = EligibilityFacts {
-                muted: self.muted.contains_key(&place),
-                seen: self.has_seen(place),
-                ..catalog.facts(event)
-            };
-            let at = || event.time(place.stack.day);
-            classify(&event.kind, at, facts, self.record, policies, digest)
-        };
-        let mut eligible = person.clone();
-        eligible.hide(|place, event| excluded(place, event).is_some());
-        let pending = eligible.pending();
-        let pending: HashSet<Position> = pending.iter().map(|of| of.position).collect();
+    pub(super) fn fates(&self, stacks: &UserStacks, catalog: &EventFacts) -> Vec<ExplainedEvent> {
+        let mut eligible = stacks.clone();
+        eligible.hide(|position, event| self.exclusion(position, event, catalog).is_some());
+        let pending: HashSet<Position> =
+            eligible.pending().iter().map(|pending| pending.position).collect();
         let mut fates = Vec::new();
-        for stack in &person.stacks {
-            let (covered, mailed) = (stack.covered_count(), stack.emailed_ids());
+        for stack in &stacks.stacks {
+            let (covered, emailed) = (stack.covered_count(), stack.emailed_ids());
             for (position, event) in stack.events() {
                 let case = Case {
                     stack,
                     position,
                     event,
                     catalog,
-                    excluded: excluded(position, event),
+                    exclusion: self.exclusion(position, event, catalog),
                     is_covered: (position.index as usize) < covered,
-                    is_emailed: event.fanout_id.is_some_and(|i| mailed.contains(&i)),
+                    is_emailed: event.fanout_id.is_some_and(|i| emailed.contains(&i)),
                     is_pending: pending.contains(&position),
-                    batch: self.batches.holding(event),
-                    digest: digest_of(self.deliveries, &stack.id, position.index),
+                    batch: self.batches.batch_of(event),
+                    digest: digest_of(self.deliveries, position),
                 };
-                let mut why = self.why(&case);
-                if !self.is_shown(why, stack) {
-                    continue;
-                }
-                let covered = match (why, case.batch) {
-                    (EventStatus::Covered, _) => self.by_marker(&case),
-                    (EventStatus::Emailed | EventStatus::MayBeEmailed, Some(batch)) => {
-                        let email = self.batches.delivery(batch);
-                        let email = email.filter(|row| row.state.needs_markers());
-                        email.and_then(|row| self.by_email(&case, row.marker))
-                    }
-                    _ => None,
-                };
-                let excludes = |by: &CoveredBy| matches!(by, CoveredBy::Email { place, .. } if *place == EmailPlace::Excluded);
-                if why != EventStatus::Covered && covered.as_ref().is_some_and(excludes) {
-                    why = EventStatus::Excluded;
-                }
-                fates.push(self.fate(&case, why, covered));
+                fates.extend(self.fate_of(&case));
             }
         }
         fates
+    }
+
+    /// Explains an event; `None` if it is not shown.
+    fn fate_of(&self, case: &Case<'_>) -> Option<ExplainedEvent> {
+        let why = self.why(case);
+        if !self.is_shown(why, case.stack) {
+            return None;
+        }
+        let email = match (why, case.batch) {
+            (EventStatus::Covered, _) => return Some(self.fate(case, why, self.by_marker(case))),
+            (EventStatus::Emailed | EventStatus::MayBeEmailed, Some(batch)) => {
+                let row = self.batches.delivery(batch).filter(|row| row.state.needs_markers());
+                row.and_then(|row| self.by_email(case, row.marker))
+            }
+            _ => None,
+        };
+        let is_excluded = matches!(&email, Some(CoveredBy::Email { place, .. }) if *place == EmailPlace::Excluded);
+        Some(self.fate(case, if is_excluded { EventStatus::Excluded } else { why }, email))
     }
 
     /// Decides what becomes, or became, of an event.
@@ -122,18 +127,20 @@ impl Loaded<'_> {
         let facts = case.catalog.facts(event);
         let applies = !facts.retracted && facts.object == ObjectState::Notifiable;
         let waits = is_alone && applies && !is_muted;
-        let in_batch = self.batches.why(case, waits);
-        // A muted event's batch was canceled because of the mute, so that is the reason to show.
-        let in_batch = in_batch.filter(|why| !(is_muted && *why == EventStatus::NotEmailed));
+        // If a mute canceled the event's batch, the mute is the reason to show.
+        let of_batch = self
+            .batches
+            .why(case, waits)
+            .filter(|why| !(is_muted && *why == EventStatus::NotEmailed));
         let admits = |scope: EmailScope| scope.admits(&event.kind, policies);
-        let gets = self.digests.is_some_and(|(_, scope)| admits(scope));
-        let mutes_it = || eligibility::is_muted(self.mutes, event, self.now, case.catalog);
+        let gets_digest = self.digests.is_some_and(|(_, scope)| admits(scope));
+        let is_muted_now = || eligibility::is_muted(self.mutes, event, self.now, case.catalog);
         let is_sent = case.is_emailed || case.is_covered;
-        match (case.excluded, in_batch) {
+        match (case.exclusion, of_batch) {
             (Some(Exclusion::Retracted), _) if !is_sent => EventStatus::Retracted,
             (_, Some(why)) => why,
             _ if case.is_covered => EventStatus::Covered,
-            (Some(Exclusion::Muted), _) if mutes_it() => EventStatus::Muted,
+            (Some(Exclusion::Muted), _) if is_muted_now() => EventStatus::Muted,
             (Some(Exclusion::Muted), _) => EventStatus::WasMuted,
             (Some(Exclusion::UnknownObject), _) => EventStatus::UnknownObject,
             (Some(Exclusion::Withdrawn), _) => EventStatus::Withdrawn,
@@ -142,24 +149,24 @@ impl Loaded<'_> {
             // Another route, or not mandatory. `begin_at` removed events before the start.
             (Some(_), _) => EventStatus::NotForDigest,
             _ if !case.is_pending => EventStatus::Repeated,
-            _ if !gets && !self.wish.is_some_and(admits) => EventStatus::NoDigest,
-            _ if gets && case.digest.is_some_and(|row| row.open) => EventStatus::InDelivery,
-            _ if self.reach.is_expired(case.stack.id.day) => EventStatus::Expired,
-            _ if gets => EventStatus::NextDigest,
+            _ if !gets_digest && !self.wanted_scope.is_some_and(admits) => EventStatus::NoDigest,
+            _ if gets_digest && case.digest.is_some_and(|row| row.open) => EventStatus::InDelivery,
+            _ if self.days.is_expired(case.stack.id.day) => EventStatus::Expired,
+            _ if gets_digest => EventStatus::NextDigest,
             _ => EventStatus::Blocked,
         }
     }
 
     /// Returns whether the event is shown: of days before the window, only the backlog is.
     fn is_shown(&self, why: EventStatus, stack: &Stack) -> bool {
-        let is_too_old = self.reach.is_expired(stack.id.day);
+        let is_too_old = self.days.is_expired(stack.id.day);
         match why {
             EventStatus::InDelivery
             | EventStatus::NextDigest
             | EventStatus::Blocked
             | EventStatus::Expired => true,
             EventStatus::NoDigest => !is_too_old,
-            _ => !is_too_old && !self.reach.is_backlog(stack.id.day),
+            _ => !is_too_old && !self.days.is_backlog(stack.id.day),
         }
     }
 
@@ -170,13 +177,13 @@ impl Loaded<'_> {
         covered: Option<CoveredBy>,
     ) -> ExplainedEvent {
         let (event, policies) = (case.event, self.policies);
-        let of_batch = case.batch.and_then(|batch| self.batches.delivery(batch));
+        let batch_delivery = case.batch.and_then(|batch| self.batches.delivery(batch));
         let delivery = match why {
-            EventStatus::InClosingBatch => of_batch.filter(|row| !row.state.is_settled()),
+            EventStatus::InClosingBatch => batch_delivery.filter(|row| !row.state.is_settled()),
             EventStatus::InDelivery | EventStatus::NextDigest => case.digest,
             _ => None,
         };
-        let outcome = of_batch.map(|row| row.outcome.clone()).unwrap_or_default();
+        let outcome = batch_delivery.map(|row| row.outcome.clone()).unwrap_or_default();
         let object = case.catalog.object(event);
         ExplainedEvent {
             position: case.position,
@@ -189,8 +196,8 @@ impl Loaded<'_> {
             in_feed: policies.policy(&event.kind).feed,
             batch: case.batch.map(|batch| ExplainedBatch {
                 id: batch.id,
-                closes_at: *self.held.get(&batch.id).unwrap_or(&batch.closes_at),
-                deferred_until: self.held.get(&batch.id).copied(),
+                closes_at: *self.deferred.get(&batch.id).unwrap_or(&batch.closes_at),
+                deferred_until: self.deferred.get(&batch.id).copied(),
                 reason: outcome.reason,
                 settled: outcome.settled,
             }),
@@ -201,8 +208,8 @@ impl Loaded<'_> {
 
     /// Returns the email, flush or older writer whose marker covers the event, if any.
     ///
-    /// The first marker over an event decides. Its id is that of a delivery, or else of a flush,
-    /// because the ledger is kept longer than the window.
+    /// The oldest covering marker decides. An id without a delivery belongs to a flush: deliveries
+    /// outlive the window.
     fn by_marker(&self, case: &Case<'_>) -> Option<CoveredBy> {
         let DigestMarker { id, n } = *case.stack.covering_marker(case.position.index)?;
         let email = id.and_then(|id| self.by_email(case, id));
@@ -233,21 +240,20 @@ impl Loaded<'_> {
         sent: &ReconstructedEmail,
     ) -> (EmailPlace, Option<EventStatus>) {
         let (event, built, catalog) = (case.event, row.built_at(), case.catalog);
-        let included = |email: &&SelectedEvents| {
-            // Fewer events than were recorded lack only objects that were withdrawn since.
+        // If fewer events are found than were recorded, the missing ones were withdrawn since. The
+        // others are right.
+        let is_reliable = |email: &&SelectedEvents| {
             sent.is_exact || email.content.total < u64::from(row.outcome.items)
         };
-        let email = sent.email.as_ref().ok().filter(included);
+        let email = sent.email.as_ref().ok().filter(is_reliable);
         if let Some(email) = email {
-            let is_it = |(kind, item): (&EventType, &email_content::EmailItem)| {
-                *kind == event.kind && item.id == event.object
-            };
-            let is_kept = |batch: &Batch| batch.events.items.iter().any(|of| is_event(of, event));
+            let mut shown = email.content.items();
+            let is_kept =
+                |batch: &Batch| batch.events.items.iter().any(|item| is_event(item, event));
             if email.included.contains(event) {
-                return match email.content.items().any(is_it) {
-                    true => (EmailPlace::Shown, None),
-                    false => (EmailPlace::Counted, None),
-                };
+                let is_shown =
+                    shown.any(|(kind, item)| *kind == event.kind && item.id == event.object);
+                return (if is_shown { EmailPlace::Shown } else { EmailPlace::Counted }, None);
             } else if email.counts_omitted && !case.batch.is_some_and(is_kept) {
                 return (EmailPlace::Counted, None);
             }
@@ -264,11 +270,12 @@ impl Loaded<'_> {
             (is_repeated, EventStatus::Repeated),
             (is_seen, EventStatus::Seen),
         ];
-        let mut reasons = reasons.into_iter().filter(|(applies, _)| *applies);
-        let why = reasons.next().map_or(EventStatus::NotForDigest, |(_, why)| why);
-        match sent.is_exact || matches!(why, EventStatus::Retracted | EventStatus::UnknownObject) {
-            true => (EmailPlace::Excluded, Some(why)),
-            false => (EmailPlace::Unknown, None),
+        let first = reasons.into_iter().find(|(applies, _)| *applies);
+        let why = first.map_or(EventStatus::NotForDigest, |(_, why)| why);
+        if sent.is_exact || matches!(why, EventStatus::Retracted | EventStatus::UnknownObject) {
+            (EmailPlace::Excluded, Some(why))
+        } else {
+            (EmailPlace::Unknown, None)
         }
     }
 }
@@ -291,17 +298,17 @@ fn in_delivery(row: &Delivery, now: DateTime<Utc>) -> ExplainedDelivery {
 }
 
 /// Returns the digest that covers this position: the open one, or the latest if it failed.
-fn digest_of<'a>(deliveries: &'a [Delivery], stack: &StackId, index: u32) -> Option<&'a Delivery> {
+fn digest_of(deliveries: &[Delivery], position: Position) -> Option<&Delivery> {
     let is_digest = |row: &&Delivery| matches!(row.source, DeliverySource::Digest(..));
     let mut digests = deliveries.iter().filter(is_digest);
-    let includes = |row: &Delivery| {
-        let mut reaches = row.watermarks.iter();
-        reaches.any(|(of, reach)| of == stack && index < *reach)
+    let covers = |row: &&Delivery| {
+        let mut watermarks = row.watermarks.iter();
+        watermarks.any(|(stack, count)| *stack == position.stack && position.index < *count)
     };
     let open = digests.clone().find(|row| row.open && !row.state.is_settled());
     let is_failed = |row: &&Delivery| row.state == DeliveryState::Failed;
     let failed = || digests.next().filter(is_failed);
-    open.or_else(failed).filter(|row| includes(row))
+    open.or_else(failed).filter(covers)
 }
 
 /// The facts about one event that decide its reason.
@@ -310,7 +317,7 @@ struct Case<'a> {
     position: Position,
     event: &'a Event,
     catalog: &'a EventFacts,
-    excluded: Option<Exclusion>,
+    exclusion: Option<Exclusion>,
     is_covered: bool,
     is_emailed: bool,
     is_pending: bool,
@@ -319,51 +326,50 @@ struct Case<'a> {
 }
 
 /// The most batches of a user that are read, newest first.
-const BATCHES: usize = 200;
+const MAX_BATCHES: usize = 200;
+
 /// A user's batches, newest first, and their deliveries.
 ///
-/// A marker on the stack outranks the batch's record. A batch that keeps the event outranks one
-/// that only remembers its id: a lead's ids are also remembered by the batch that it opened.
+/// A marker on the stack outranks the batch's record. The batch that opens after a lead also lists
+/// the lead's event ids, so a batch that kept the event outranks one that only lists its id.
 pub(super) struct UserBatches {
-    pub(super) all: Vec<Batch>,
+    pub(super) batches: Vec<Batch>,
     pub(super) deliveries: HashMap<DeliveryId, Delivery>,
 }
 
 impl UserBatches {
-    pub(super) async fn of(book: &BatchService, user: &UserId) -> Result<Self> {
-        let all = book.list(&BatchFilter::of_user(user), BATCHES).await?;
-        let ids: Vec<DeliveryId> = all.iter().map(|b| DeliveryId::batch(b.id)).collect();
-        let deliveries = book.context.store.deliveries(&ids).await?;
-        let deliveries = deliveries.into_iter().flatten();
-        let deliveries = deliveries.map(|row| (row.id.clone(), row)).collect();
-        Ok(Self { all, deliveries })
+    pub(super) async fn of(service: &BatchService, user: &UserId) -> Result<Self> {
+        let batches = service.list(&BatchFilter::of_user(user), MAX_BATCHES).await?;
+        let ids: Vec<DeliveryId> =
+            batches.iter().map(|batch| DeliveryId::batch(batch.id)).collect();
+        let rows = service.context.store.deliveries(&ids).await?.into_iter().flatten();
+        Ok(Self { batches, deliveries: rows.map(|row| (row.id.clone(), row)).collect() })
     }
 
     /// Returns the batches whose emails are not settled yet.
     pub(super) fn unsettled(&self) -> Vec<Batch> {
         let is_unsettled = |state| matches!(state, BatchState::Open | BatchState::Closing);
-        let unsettled = self.all.iter().filter(|batch| is_unsettled(batch.state));
-        unsettled.cloned().collect()
+        self.batches.iter().filter(|batch| is_unsettled(batch.state)).cloned().collect()
     }
 
     /// Returns the batch that the event joined, if it is known.
-    fn holding(&self, event: &Event) -> Option<&Batch> {
+    fn batch_of(&self, event: &Event) -> Option<&Batch> {
         let i = event.fanout_id?;
         let keeps = |batch: &&Batch| {
             let mut items = batch.events.items.iter().chain(&batch.removed);
             items.any(|item| is_event(item, event))
         };
-        let own = |batch: &&Batch| batch.fanouts_without_lead().any(|own| own == i);
-        let of_lead = |batch: &&Batch| batch.has_joined(i);
-        let all = || self.all.iter();
-        let found = all().find(keeps).or_else(|| all().find(own));
-        found.or_else(|| all().find(of_lead))
+        let owns = |batch: &&Batch| batch.fanouts_without_lead().any(|own| own == i);
+        let has_joined = |batch: &&Batch| batch.has_joined(i);
+        let batches = || self.batches.iter();
+        let kept_by = batches().find(keeps);
+        kept_by.or_else(|| batches().find(owns)).or_else(|| batches().find(has_joined))
     }
 
     /// Returns the events that these batches keep.
     pub(super) fn kept(&self) -> Vec<Event> {
-        let kept = self.all.iter().flat_map(|batch| &batch.events.items);
-        kept.cloned().map(Event::from).collect()
+        let items = self.batches.iter().flat_map(|batch| &batch.events.items);
+        items.cloned().map(Event::from).collect()
     }
 
     fn delivery(&self, batch: &Batch) -> Option<&Delivery> {
@@ -380,9 +386,9 @@ impl UserBatches {
             return Some(EventStatus::Removed);
         }
         let delivery = self.delivery(batch);
-        let doubtful = delivery.is_some_and(|row| row.state == DeliveryState::Unknown);
+        let is_unknown = delivery.is_some_and(|row| row.state == DeliveryState::Unknown);
         match batch.state {
-            _ if case.is_emailed && doubtful => Some(EventStatus::MayBeEmailed),
+            _ if case.is_emailed && is_unknown => Some(EventStatus::MayBeEmailed),
             _ if case.is_emailed => Some(EventStatus::Emailed),
             BatchState::Open => waits.then_some(EventStatus::InOpenBatch),
             BatchState::Closing => waits.then_some(EventStatus::InClosingBatch),

@@ -32,22 +32,22 @@ impl ExportPart {
     pub(super) fn path(self, folder: &Path) -> PathBuf {
         let path = |name: &str| folder.join(format!("{name}.ndjson.zst"));
         let former = path(FORMER_RECEIPTS);
-        match self == Self::Records(RecordKind::WebhookReceipts) && former.exists() {
-            true => former,
-            false => path(&self.name()),
+        if self == Self::Records(RecordKind::WebhookReceipts) && former.exists() {
+            return former;
         }
+        path(&self.name())
     }
 
-    pub(super) fn named(name: &str) -> Option<Self> {
+    pub(super) fn from_name(name: &str) -> Option<Self> {
         let kind = RecordKind::ALL.into_iter().find(|kind| kind.as_str() == name);
         let former = || (name == FORMER_RECEIPTS).then_some(RecordKind::WebhookReceipts);
         let day = || Day::from_collection(name).map(Self::Day);
         kind.or_else(former).map(Self::Records).or_else(day)
     }
 
-    /// Writes lines, of which the first has this number in its file. Returns the errors of
-    /// documents of days that the store rejected.
-    pub(super) async fn put(
+    /// Writes lines to the store. `first` is the number of the first line in its file. Returns the
+    /// errors of the documents of a day that the store rejected.
+    pub(super) async fn import_lines(
         self,
         store: &dyn Store,
         first: u64,
@@ -60,11 +60,11 @@ impl ExportPart {
             }
         };
         if store.import_records(kind, lines).await.is_err() {
-            // One by one, so that the error names the line.
+            // Retried one by one, so that the error names the line.
             for (number, line) in (first..).zip(lines) {
-                let put = store.import_records(kind, std::slice::from_ref(line)).await;
+                let imported = store.import_records(kind, std::slice::from_ref(line)).await;
                 let doing = || format!("importing {}, line {number}", kind.as_str());
-                put.map_err(|why| match why {
+                imported.map_err(|why| match why {
                     store::Error::Database { cause, .. } => store::Error::database(doing(), cause),
                     why => store::Error::Unsupported(format!("{}: {why}", doing())),
                 })?;
@@ -83,9 +83,9 @@ impl ExportPart {
             sum.add(&line);
             match self {
                 Self::Records(kind) => {
-                    let again =
+                    let stored =
                         AnyRecord::from_line(kind, &line).and_then(|record| record.to_line());
-                    expected.add(&again.map_err(|why| damaged(why.to_string()))?);
+                    expected.add(&stored.map_err(|why| damaged(why.to_string()))?);
                 }
                 Self::Day(_) => expected.add(&line),
             }
@@ -94,6 +94,7 @@ impl ExportPart {
     }
 }
 
+/// Returns a function that adds what failed to an I/O error.
 pub(super) fn failed(doing: &str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
     let doing = format!("{doing} {}", path.display());
     |cause| Error::file(doing, cause)
@@ -138,15 +139,15 @@ impl VerifiedExport {
 
 /// Checks a file, and returns the sum that the store will have.
 fn verify(folder: &Path, file: &FileChecksum) -> Result<(ExportPart, DaySum)> {
-    let Some(part) = ExportPart::named(&file.name) else {
+    let Some(part) = ExportPart::from_name(&file.name) else {
         let why = "is of a kind that tidings does not know";
         return Err(Error::damaged(&folder.join(&file.name), why));
     };
     let path = part.path(folder);
     let (sum, expected) = part.read(&path)?;
-    let why = "does not match its count and checksum in manifest.json; nothing was imported";
-    match (sum.stacks, &sum.sha256) == (file.records, &file.sha256) {
-        true => Ok((part, expected)),
-        false => Err(Error::damaged(&path, why)),
+    if (sum.stacks, &sum.sha256) == (file.records, &file.sha256) {
+        return Ok((part, expected));
     }
+    let why = "does not match its count and checksum in manifest.json; nothing was imported";
+    Err(Error::damaged(&path, why))
 }

@@ -206,7 +206,7 @@ async fn a_preview_names_the_same_follows_as_the_email(fresh: Fresh) {
     }
     api.town.clock.advance(TimeDelta::minutes(1));
     api.town.happens(&["a1"], followers_of("artist:1")).await;
-    let drafts = api.app.user_emails().drafts(&user("ada"), None).await.unwrap();
+    let drafts = api.app.user_emails().draft_emails(&user("ada"), None).await.unwrap();
     api.town.digests_at(monday(0)).await;
     let row = api.town.deliveries_of("ada").await.pop().unwrap();
     let story = api.app.compose().describe_delivery(row).await.unwrap();

@@ -111,7 +111,7 @@ async fn while_the_store_is_down_a_scrape_reports_the_last_values(fresh: Fresh) 
     let calls = {
         let counting = FailingStore::counting(town.store.clone());
         let app = town.process_on(&(counting.clone() as _));
-        app.scrape().text().await.unwrap();
+        app.scrape().metrics_text().await.unwrap();
         counting.calls()
     };
     let down = FailingStore::new(town.store.clone(), calls, Fault::Refused, Then::StaysDown);

@@ -30,7 +30,7 @@ route = "immediate"
 /// Returns the drafts of the user's batches.
 async fn of_batches(town: &Town, id: &str) -> Vec<EmailDraft> {
     let app = town.process();
-    let mut drafts = app.user_emails().drafts(&user(id), None).await.unwrap();
+    let mut drafts = app.user_emails().draft_emails(&user(id), None).await.unwrap();
     drafts.retain(|draft| draft.kind() == PreviewKind::Batch);
     drafts
 }

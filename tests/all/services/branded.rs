@@ -105,7 +105,7 @@ async fn a_link_opens_its_brands_pages_and_applies_to_all_brands(fresh: Fresh) {
     app.sender().drain().await.unwrap();
 
     assert_eq!(opened.brand, brand(WORDS[1]));
-    let notice = WebPage::Notice(Notice::Expired);
+    let notice = WebPage::Notice(Notice::ExpiredLink);
     let page = app.identities.pages_of(opened.brand.as_ref()).render(&notice, None).unwrap();
     assert!(page.contains("acmeish Gallery") && !page.contains("origina"), "{page}");
     assert!(

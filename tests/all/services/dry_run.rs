@@ -148,7 +148,7 @@ async fn a_report_contains_no_address_and_no_working_link(fresh: Fresh) {
     let dry_run = app.dry_run();
     let (_, found) = dry_run.run(&DigestRequest::default(), &NoProgress).await.unwrap();
     let contents =
-        DryRunPage { at: String::new(), counts: Vec::new(), warnings: Vec::new(), found };
+        DryRunPage { at: String::new(), counts: Vec::new(), warnings: Vec::new(), dry_run: found };
     let page = contents.render(&app.config.site).unwrap();
 
     for hidden in ["ada@", "ben@", "dee@", "/u/", "https://news.example.org"] {

@@ -15,7 +15,7 @@ use tidings::domain::{
 };
 use tidings::engine::NoProgress;
 use tidings::engine::ingest::NewEvent;
-use tidings::operate::simulate::{RecordedEvent, simulate};
+use tidings::operate::simulate::{ReplayedEvent, simulate};
 use tidings::store::BatchFilter;
 
 use crate::support::town::{Town, mostly_on_sqlite};
@@ -39,7 +39,7 @@ types.Now = { route = "immediate" }
 "#;
 
 /// 120 events in about 100 minutes: bursts, pauses, and one user with half of all events.
-fn recording() -> Vec<RecordedEvent> {
+fn recording() -> Vec<ReplayedEvent> {
     const GAPS: [i64; 11] = [0, 3, 7, 45, 2, 160, 11, 1, 80, 240, 5];
     let mut at = DateTime::from_timestamp(1_772_441_400, 0).unwrap();
     let event = |n: usize| {
@@ -53,7 +53,7 @@ fn recording() -> Vec<RecordedEvent> {
             users.push("witness".parse().unwrap());
         }
         let object = format!("document-{}", n * 3 % 13);
-        RecordedEvent {
+        ReplayedEvent {
             at,
             users,
             kind: kind("Happened"),
@@ -88,7 +88,7 @@ async fn the_simulation_gives_the_figures_of_a_real_run(fresh: Fresh) {
     assert!(emails.len() > 4, "policies differ: {emails:?}");
 }
 
-fn simulated(town: &Town, events: &[RecordedEvent]) -> BTreeMap<String, Figures> {
+fn simulated(town: &Town, events: &[ReplayedEvent]) -> BTreeMap<String, Figures> {
     let default_user = User::new("anybody".parse().unwrap());
     let trials = TYPES.map(|name| {
         let policy = match name {
@@ -113,7 +113,7 @@ fn simulated(town: &Town, events: &[RecordedEvent]) -> BTreeMap<String, Figures>
 }
 
 /// Accepts each event at its time. Closes and sends each batch as soon as it is due.
-async fn run(town: &Town, events: &[RecordedEvent]) {
+async fn run(town: &Town, events: &[ReplayedEvent]) {
     let people: BTreeSet<_> = events.iter().flat_map(|one| one.users.clone()).collect();
     let record = |id: &tidings::domain::UserId| User {
         email: Address::new(format!("{id}@example.org")).ok(),
@@ -168,7 +168,7 @@ async fn work(app: &App) {
 }
 
 /// Counts the figures from the accepted emails, in their order.
-async fn counted(town: &Town, events: &[RecordedEvent]) -> BTreeMap<String, Figures> {
+async fn counted(town: &Town, events: &[ReplayedEvent]) -> BTreeMap<String, Figures> {
     let all = BatchFilter::default();
     let all = town.store.find_batches(&all, 100_000).await.unwrap();
     let batches: BTreeMap<DeliveryId, Arc<Batch>> =

@@ -16,7 +16,7 @@ mostly_on_sqlite! {
 }
 
 async fn status(town: &Town) -> Status {
-    town.process().status().now().await.unwrap()
+    town.process().status().current_status().await.unwrap()
 }
 
 async fn a_worker_counts_as_running_until_it_stops_or_is_silent_for_a_minute(fresh: Fresh) {

@@ -142,7 +142,7 @@ async fn an_unreadable_zone_does_not_stop_the_digest_and_explain_names_it(fresh:
 
     let explain = town.process().explain();
     let explained = explain.user(&user("ada"), None).await.unwrap();
-    let status = town.process().status().now().await.unwrap();
+    let status = town.process().status().current_status().await.unwrap();
     let report = town.digests_at(monday(0)).await;
 
     assert!(explained.has_record && explained.unmailable.is_none());

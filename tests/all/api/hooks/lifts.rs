@@ -114,7 +114,7 @@ async fn emails_without_any_report_for_a_day_are_counted(fresh: Fresh) {
     let unreported = async |hours: i64| {
         let at = monday(0) + TimeDelta::hours(hours);
         api.town.clock.set(at);
-        api.town.process().status().now().await.unwrap().unreported
+        api.town.process().status().current_status().await.unwrap().unreported
     };
 
     assert_eq!(unreported(1).await, 0, "reports may still arrive");

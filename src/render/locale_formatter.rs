@@ -2,7 +2,8 @@
 //!
 //! Values cannot change the message they are inserted into, and they are escaped in HTML. Values
 //! that may run in the other text direction are isolated. HTML uses `<span dir="auto">`, which more
-//! email clients support than `<bdi>`; text uses U+2068 and U+2069. Start with [`Voice::say`].
+//! email clients support than `<bdi>`; text uses U+2068 and U+2069. Start with
+//! [`LocaleFormatter::format`].
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,17 +12,17 @@ use chrono::{DateTime, Datelike, Locale, NaiveTime, Utc};
 use chrono_tz::Tz;
 use fluent_bundle::FluentArgs;
 
-use super::catalog_files::{Bundle, ENGLISH, NUMBER, counted};
-use super::safe_text::{NAME, SHORT, escape_into, heading_of, short, words};
+use super::catalog_files::{Bundle, ENGLISH, NUMBER_MARKS, plural_number};
+use super::safe_text::{MAX_NAME, MAX_SHORT_NAME, escape_into, heading_of, non_empty, shorten};
 use crate::domain::{EventType, Mandate, Phrase};
 
 /// Starts a placeholder for a text value. The next character identifies the value.
-const WORDS: char = '\u{e000}';
+const PLACEHOLDER: char = '\u{e000}';
 /// The character that identifies the first value.
-const FIRST: u32 = 0xe100;
+const FIRST_VALUE: u32 = 0xe100;
 
-const ISOLATE: char = '\u{2068}';
-const END: char = '\u{2069}';
+const ISOLATE_START: char = '\u{2068}';
+const ISOLATE_END: char = '\u{2069}';
 
 /// A value to insert into a message.
 #[derive(Debug, Clone)]
@@ -48,7 +49,7 @@ pub(super) enum Medium {
 }
 
 /// The formatter of one locale.
-pub(super) struct Voice {
+pub(super) struct LocaleFormatter {
     tag: String,
     /// The catalog of the locale, then its fallbacks.
     bundles: Vec<Arc<Bundle>>,
@@ -58,39 +59,38 @@ pub(super) struct Voice {
     calendar: Locale,
     thousands: String,
     /// The number of digits from which thousands are separated.
-    parted_from: usize,
+    separated_from: usize,
 }
 
-impl Voice {
+impl LocaleFormatter {
     pub(super) fn new(tag: String, bundles: Vec<Arc<Bundle>>) -> Self {
-        let language = |bundle: &Arc<Bundle>| bundle.locales.first().map(|of| of.language);
+        let language = |bundle: &Arc<Bundle>| bundle.locales.first().map(|locale| locale.language);
         let first = bundles.first().and_then(language);
-        let own = bundles.iter().take_while(|bundle| language(bundle) == first);
-        let mut voice = Self {
+        let own = bundles.iter().take_while(|bundle| language(bundle) == first).count();
+        let mut formatter = Self {
             tag,
-            own: own.count(),
+            own,
             bundles,
             is_rtl: false,
             calendar: Locale::POSIX,
             thousands: String::new(),
-            parted_from: usize::MAX,
+            separated_from: usize::MAX,
         };
-        voice.is_rtl = voice.text_of("direction") == "rtl";
-        voice.calendar = voice.text_of("calendar").parse().unwrap_or(Locale::POSIX);
-        voice.thousands = voice.text_of("thousands");
-        voice.parted_from = voice.text_of("thousands.min").parse().unwrap_or(usize::MAX);
-        voice
+        formatter.is_rtl = formatter.text_of("direction") == "rtl";
+        formatter.calendar = formatter.text_of("calendar").parse().unwrap_or(Locale::POSIX);
+        formatter.thousands = formatter.text_of("thousands");
+        formatter.separated_from = formatter.text_of("thousands.min").parse().unwrap_or(usize::MAX);
+        formatter
     }
 
     /// Returns a message without values; empty if no catalog has it.
     pub(super) fn text_of(&self, id: &str) -> String {
-        self.say(id, &[], Medium::Text).unwrap_or_default()
+        self.format(id, &[], Medium::Text).unwrap_or_default()
     }
 
     /// Returns whether no catalog of the locale's own language has this message.
     pub(super) fn lacks(&self, id: &str) -> bool {
-        let mut own = self.bundles[..self.own].iter();
-        !own.any(|bundle| bundle.has_message(id))
+        !self.bundles[..self.own].iter().any(|bundle| bundle.has_message(id))
     }
 
     pub(super) fn tag(&self) -> &str {
@@ -109,20 +109,20 @@ impl Voice {
 
     /// Formats a message; `None` if no catalog has it or if it cannot be formatted with these
     /// values. An attribute is written `message.attribute`.
-    pub(super) fn say(
+    pub(super) fn format(
         &self,
         id: &str,
-        filled: &[(&str, MessageValue<'_>)],
+        values: &[(&str, MessageValue<'_>)],
         medium: Medium,
     ) -> Option<String> {
-        self.say_by(&self.bundles, id, filled, medium)
+        self.format_from(&self.bundles, id, values, medium)
     }
 
-    fn say_by(
+    fn format_from(
         &self,
         bundles: &[Arc<Bundle>],
         id: &str,
-        filled: &[(&str, MessageValue<'_>)],
+        values: &[(&str, MessageValue<'_>)],
         medium: Medium,
     ) -> Option<String> {
         let (id, attribute) = match id.split_once('.') {
@@ -135,32 +135,31 @@ impl Voice {
                 Some(name) => message.get_attribute(name)?.value(),
                 None => message.value()?,
             };
-            let args = args(bundle, filled);
+            let args = args(bundle, values);
             let mut errors = Vec::new();
-            let said = bundle.format_pattern(pattern, Some(&args), &mut errors);
-            errors.is_empty().then(|| self.fill(&said, filled, medium))
+            let text = bundle.format_pattern(pattern, Some(&args), &mut errors);
+            errors.is_empty().then(|| self.fill(&text, values, medium))
         })
     }
 
     /// Replaces the placeholders and groups the digits of numbers.
-    fn fill(&self, said: &str, filled: &[(&str, MessageValue<'_>)], medium: Medium) -> String {
-        let mut out = String::with_capacity(said.len() + 32);
-        let mut rest = said;
-        while let Some(at) = rest.find([WORDS, NUMBER.0]) {
+    fn fill(&self, text: &str, values: &[(&str, MessageValue<'_>)], medium: Medium) -> String {
+        let mut out = String::with_capacity(text.len() + 32);
+        let mut rest = text;
+        while let Some(at) = rest.find([PLACEHOLDER, NUMBER_MARKS.0]) {
             plain(&rest[..at], medium, &mut out);
             let mut chars = rest[at..].chars();
-            if chars.next() == Some(WORDS) {
-                let which = chars.next().map_or(0, u32::from);
-                let which = which.checked_sub(FIRST).map(|n| n as usize);
-                match which.and_then(|n| filled.get(n)) {
+            if chars.next() == Some(PLACEHOLDER) {
+                let index = chars.next().and_then(|c| u32::from(c).checked_sub(FIRST_VALUE));
+                match index.and_then(|index| values.get(index as usize)) {
                     Some((_, MessageValue::Words(words))) => self.isolate(words, medium, &mut out),
                     Some((_, MessageValue::Ready(ready))) => out.push_str(ready),
                     Some((_, MessageValue::Count(_))) | None => {}
                 }
                 rest = chars.as_str();
             } else {
-                let (digits, after) = chars.as_str().split_once(NUMBER.1).unwrap_or_default();
-                out.push_str(&self.parted(digits));
+                let (digits, after) = chars.as_str().split_once(NUMBER_MARKS.1).unwrap_or_default();
+                out.push_str(&self.with_separators(digits));
                 rest = after;
             }
         }
@@ -171,17 +170,15 @@ impl Voice {
     /// Appends text, isolated if its direction may differ from the locale's. Text with isolates is
     /// not isolated again.
     pub(super) fn isolate(&self, words: &str, medium: Medium, out: &mut String) {
-        let differs = match self.is_rtl {
-            true => {
-                let other = |c: char| c.is_alphabetic() && !is_rtl(c);
-                // A bare time such as `09` or `:00` follows the text around it: the two are parts
-                // of one time.
-                let is_time = words.chars().all(|c| c.is_ascii_digit() || c == ':');
-                words.contains(other) || !(is_time || words.contains(is_rtl))
-            }
-            false => words.contains(is_rtl),
+        let differs = if self.is_rtl {
+            let is_ltr = |c: char| c.is_alphabetic() && !is_rtl(c);
+            // Parts of a time, such as `09` or `:00`, keep the direction of the text around them.
+            let is_time = words.chars().all(|c| c.is_ascii_digit() || c == ':');
+            words.contains(is_ltr) || !(is_time || words.contains(is_rtl))
+        } else {
+            words.contains(is_rtl)
         };
-        if words.is_empty() || !differs || words.contains(ISOLATE) {
+        if words.is_empty() || !differs || words.contains(ISOLATE_START) {
             return plain(words, medium, out);
         }
         match medium {
@@ -191,20 +188,20 @@ impl Voice {
                 out.push_str("</span>");
             }
             Medium::Text => {
-                out.push(ISOLATE);
+                out.push(ISOLATE_START);
                 out.push_str(words);
-                out.push(END);
+                out.push(ISOLATE_END);
             }
         }
     }
 
     /// Formats a number with separated thousands, such as `39,389`.
     pub(super) fn grouped(&self, n: u64) -> String {
-        self.parted(&n.to_string())
+        self.with_separators(&n.to_string())
     }
 
-    fn parted(&self, digits: &str) -> String {
-        if digits.len() < self.parted_from {
+    fn with_separators(&self, digits: &str) -> String {
+        if digits.len() < self.separated_from {
             return digits.to_owned();
         }
         let mut out = String::with_capacity(digits.len() + 4);
@@ -219,28 +216,26 @@ impl Voice {
 }
 
 /// Dates and times.
-impl Voice {
+impl LocaleFormatter {
     /// Formats a time in the pattern of this message.
-    fn written(&self, at: DateTime<Tz>, pattern: &str) -> String {
-        let pattern = self.text_of(pattern);
-        at.format_localized(&pattern, self.calendar).to_string()
+    fn format_time(&self, at: DateTime<Tz>, pattern: &str) -> String {
+        at.format_localized(&self.text_of(pattern), self.calendar).to_string()
     }
 
     /// Formats a date with its year, such as `22 April 2014`.
     pub(super) fn day_in_full(&self, at: DateTime<Utc>, tz: Tz) -> String {
-        self.written(at.with_timezone(&tz), "date-year")
+        self.format_time(at.with_timezone(&tz), "date-year")
     }
 
     /// Formats a date, with the year only if it is not the year of `now`.
     pub(super) fn day(&self, at: DateTime<Utc>, now: DateTime<Utc>, tz: Tz) -> String {
         let (at, now) = (at.with_timezone(&tz), now.with_timezone(&tz));
-        let same = at.year() == now.year();
-        self.written(at, if same { "date" } else { "date-year" })
+        self.format_time(at, if at.year() == now.year() { "date" } else { "date-year" })
     }
 
     /// Formats the time of an object, such as `2 May, 18:00`. Midnight UTC means a date without a
     /// time; it is not shifted to the zone.
-    pub(super) fn takes_place(&self, at: DateTime<Utc>, now: DateTime<Utc>, tz: Tz) -> String {
+    pub(super) fn event_time(&self, at: DateTime<Utc>, now: DateTime<Utc>, tz: Tz) -> String {
         if at.time() == NaiveTime::MIN {
             return self.day(at, now, Tz::UTC);
         }
@@ -249,7 +244,7 @@ impl Voice {
 
     /// Formats a time of day, such as `08:14`.
     fn time(&self, at: DateTime<Utc>, tz: Tz) -> String {
-        self.written(at.with_timezone(&tz), "time")
+        self.format_time(at.with_timezone(&tz), "time")
     }
 
     /// Formats a time of day, with the date if it is not the day of `now`.
@@ -267,107 +262,115 @@ impl Voice {
             ("date", MessageValue::Ready(day.as_str().into())),
             ("time", MessageValue::Ready(time.as_str().into())),
         ];
-        let said = self.say("date-time", &parts, Medium::Text);
-        said.unwrap_or_else(|| format!("{day}, {time}"))
+        let text = self.format("date-time", &parts, Medium::Text);
+        text.unwrap_or_else(|| format!("{day}, {time}"))
     }
 
     /// Formats the weekday, date and time of the next digest.
-    pub(super) fn next(&self, at: DateTime<Utc>, tz: Tz) -> String {
-        self.written(at.with_timezone(&tz), "date-next")
+    pub(super) fn next_digest_time(&self, at: DateTime<Utc>, tz: Tz) -> String {
+        self.format_time(at.with_timezone(&tz), "date-next")
     }
 }
 
 /// Words for event types. A catalog can replace or translate those of the configuration.
-impl Voice {
+impl LocaleFormatter {
     /// Uses only bundles in the locale's own language, because these words become parts of its
     /// sentences.
-    fn of_type(&self, kind: &EventType, what: &str, count: Option<(&str, u64)>) -> Option<String> {
+    fn type_message(
+        &self,
+        kind: &EventType,
+        what: &str,
+        count: Option<(&str, u64)>,
+    ) -> Option<String> {
         let count = count.map(|(name, count)| (name, MessageValue::Count(count)));
         let (own, id) = (&self.bundles[..self.own], message_of(kind, what));
-        let said = self.say_by(own, &id, count.as_slice(), Medium::Text)?;
-        words(&said, NAME)
+        let text = self.format_from(own, &id, count.as_slice(), Medium::Text)?;
+        non_empty(&text, MAX_NAME)
     }
 
     /// Returns the heading of a type: from the catalogs including the English fallback, else from
     /// the configuration.
     pub(super) fn heading(&self, configured: &str, kind: &EventType) -> String {
-        let said = words(&self.text_of(&message_of(kind, "")), NAME);
-        said.unwrap_or_else(|| heading_of(configured, kind))
+        let text = non_empty(&self.text_of(&message_of(kind, "")), MAX_NAME);
+        text.unwrap_or_else(|| heading_of(configured, kind))
     }
 
     /// Returns the messages that the locale's language lacks for a type: the heading, and the
     /// phrase if the type has one. English lacks none, because the configuration is in English.
-    pub(super) fn lacking(&self, kind: &EventType, has_phrase: bool) -> Vec<String> {
+    pub(super) fn missing_messages(&self, kind: &EventType, has_phrase: bool) -> Vec<String> {
         if self.is_english() {
             return Vec::new();
         }
-        let heading = self.of_type(kind, "", None).is_none();
-        let phrase = has_phrase && self.phrase(kind, 1).is_none();
-        let lacking = [(heading, ""), (phrase, ".phrase")].into_iter();
-        let lacking = lacking.filter(|(lacks, _)| *lacks);
-        lacking.map(|(_, what)| message_of(kind, what)).collect()
+        let mut missing = Vec::new();
+        if self.type_message(kind, "", None).is_none() {
+            missing.push(message_of(kind, ""));
+        }
+        if has_phrase && self.phrase(kind, 1).is_none() {
+            missing.push(message_of(kind, ".phrase"));
+        }
+        missing
     }
 
-    /// Returns the noun for `count` new events of the type, to follow the number.
-    pub(super) fn news(&self, kind: &EventType, count: u64) -> Option<String> {
-        self.of_type(kind, ".new", Some(("count", count)))
+    /// Returns the noun for `count` new events of the type, to follow the number, such as `new
+    /// works`.
+    pub(super) fn new_events_noun(&self, kind: &EventType, count: u64) -> Option<String> {
+        self.type_message(kind, ".new", Some(("count", count)))
     }
 
     /// Returns the noun for further events of the type, to follow the number, such as `more
     /// comments`.
-    pub(super) fn further(&self, kind: &EventType, count: u64) -> Option<String> {
-        self.of_type(kind, ".more", Some(("count", count)))
+    pub(super) fn further_events_noun(&self, kind: &EventType, count: u64) -> Option<String> {
+        self.type_message(kind, ".more", Some(("count", count)))
     }
 
     /// Returns the phrase for an action of `people` people, such as `commented on`.
     pub(super) fn phrase(&self, kind: &EventType, people: u64) -> Option<String> {
-        let said = self.of_type(kind, ".phrase", Some(("people", people)))?;
-        words(&said, SHORT)
+        let text = self.type_message(kind, ".phrase", Some(("people", people)))?;
+        non_empty(&text, MAX_SHORT_NAME)
     }
 
-    /// Returns the phrase like [`Voice::phrase`], in English else the configured one. That one is
-    /// English, so other languages must not use it.
+    /// Returns the phrase like [`Self::phrase`]. If there is none, English uses the configured one.
+    /// That one is English, so other languages must not use it.
     pub(super) fn phrase_or(
         &self,
         kind: &EventType,
         people: u64,
         configured: &Phrase,
     ) -> Option<String> {
-        let said = self.phrase(kind, people);
-        said.or_else(|| self.is_english().then(|| short(configured.as_str(), SHORT)))
+        let text = self.phrase(kind, people);
+        text.or_else(|| self.is_english().then(|| shorten(configured.as_str(), MAX_SHORT_NAME)))
     }
 
     /// Returns the category of the type on the preference page.
     pub(super) fn category(&self, kind: &EventType) -> Option<String> {
-        self.of_type(kind, ".category", None)
+        self.type_message(kind, ".category", None)
     }
 
     /// Returns the reason why the user cannot turn the type off.
     pub(super) fn reason(&self, kind: &EventType, mandate: &Mandate) -> String {
-        let said = self.of_type(kind, ".reason", None);
-        let is_usual = *mandate == Mandate::default();
-        let usual = || self.say("locked", &[], Medium::Text).filter(|_| is_usual);
-        said.or_else(usual).unwrap_or_else(|| mandate.as_str().to_owned())
+        let text = self.type_message(kind, ".reason", None);
+        let is_default = *mandate == Mandate::default();
+        let default = || self.format("locked", &[], Medium::Text).filter(|_| is_default);
+        text.or_else(default).unwrap_or_else(|| mandate.as_str().to_owned())
     }
 }
 
 /// Returns the message id for a type; `what` is empty or an attribute with its dot.
 fn message_of(kind: &EventType, what: &str) -> String {
-    let letter = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-    let name = kind.as_str().chars();
-    let name: String = name.map(|c| if letter(c) { c } else { '-' }).collect();
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    let name: String = kind.as_str().chars().map(|c| if allowed(c) { c } else { '-' }).collect();
     format!("type-{name}{what}")
 }
 
 /// Returns the Fluent arguments. Text values are passed as placeholders, which `fill` replaces.
-fn args<'a>(bundle: &Bundle, filled: &[(&'a str, MessageValue<'_>)]) -> FluentArgs<'a> {
-    let mut args = FluentArgs::with_capacity(filled.len());
-    for (n, (name, value)) in (FIRST..).zip(filled) {
+fn args<'a>(bundle: &Bundle, values: &[(&'a str, MessageValue<'_>)]) -> FluentArgs<'a> {
+    let mut args = FluentArgs::with_capacity(values.len());
+    for (n, (name, value)) in (FIRST_VALUE..).zip(values) {
         match value {
-            MessageValue::Count(count) => args.set(*name, counted(bundle, *count)),
+            MessageValue::Count(count) => args.set(*name, plural_number(bundle, *count)),
             MessageValue::Words(_) | MessageValue::Ready(_) => {
                 let which = char::from_u32(n).unwrap_or_default();
-                args.set(*name, format!("{WORDS}{which}"));
+                args.set(*name, format!("{PLACEHOLDER}{which}"));
             }
         }
     }
@@ -390,9 +393,9 @@ fn is_rtl(c: char) -> bool {
 }
 
 /// Closes the isolates in a line that may have been cut.
-pub(super) fn closed(mut line: String) -> String {
-    let opened = line.matches(ISOLATE).count();
-    let ended = line.matches(END).count();
-    line.extend(std::iter::repeat_n(END, opened.saturating_sub(ended)));
+pub(super) fn close_isolates(mut line: String) -> String {
+    let open =
+        line.matches(ISOLATE_START).count().saturating_sub(line.matches(ISOLATE_END).count());
+    line.extend(std::iter::repeat_n(ISOLATE_END, open));
     line
 }
