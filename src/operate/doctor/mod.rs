@@ -81,9 +81,9 @@ impl Doctor {
         findings.extend(self.files());
         findings.extend(self.limits());
         findings.extend(self.secret_files());
-        let brand_checks = self.brands.iter().map(|(name, doctor)| {
-            let shares_templates = doctor.config.mail.templates == self.config.mail.templates;
-            doctor.check_brand(name, if shares_templates { &templates } else { &[] })
+        let brand_checks = self.brands.iter().map(|(name, own)| {
+            let shares_templates = own.config.mail.templates == self.config.mail.templates;
+            own.check_brand(name, if shares_templates { &templates } else { &[] })
         });
         let of_brands = join_all(brand_checks).await.concat();
         [findings, database, mail, public, templates, of_brands].concat()
