@@ -1,13 +1,15 @@
-"""A server behind nginx: `run.py TIDINGS NGINX CHROMIUM [NAME…]`, in a Python that has Playwright.
+"""Tests a server behind nginx, Caddy and Traefik: `run.py TIDINGS NGINX CHROMIUM OTHERS [NAME…]`.
 
-The rule: nginx runs with the configuration in docs/guides/proxy.md, except for the port of tidings, in a server
-with TLS and HTTP/2. Requests are those of curl, because Python knows no HTTP/2.
+It needs a Python with Playwright. OTHERS is a folder with the programs caddy and traefik, or empty to skip their
+tests. Each proxy runs with its configuration in docs/guides/proxy.md, except for the ports, with TLS and HTTP/2.
+curl makes the requests, because Python's own client has no HTTP/2.
 """
 
 import contextlib
 import email
 import gzip
 import json
+import os
 import re
 import subprocess
 import sys
@@ -65,6 +67,24 @@ PAGE = """<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>A page</ti
 <tidings-inbox user="mara" token="{}" stream></tidings-inbox></html>"""
 
 
+# The host of the configurations in the guide.
+HOST = "app.example"
+TRAEFIK = """
+entryPoints: {{websecure: {{address: "127.0.0.1:{port}"}}}}
+providers: {{file: {{filename: {folder}/routes.yml}}}}
+accessLog: {{filePath: {folder}/log}}
+global: {{checkNewVersion: false, sendAnonymousUsage: false}}
+"""
+
+
+def configuration(language, address):
+    """Returns the configuration in the guide, with another address of tidings."""
+    text = (ROOT / "docs/guides/proxy.md").read_text()
+    found = re.search(rf"^```{language}\n(.*?)^```$", text, re.M | re.S)[1]
+    assert "127.0.0.1:8080" in found
+    return found.replace("127.0.0.1:8080", address)
+
+
 class Proxy:
     """nginx and the server behind it. `stack` stops both."""
 
@@ -85,15 +105,15 @@ class Proxy:
         (folder / "site/index.html").write_text(PAGE.format(self.token))
         certificate = f"req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=127.0.0.1 -keyout {folder}/key.pem -out {folder}/cert.pem"
         subprocess.run(["openssl", *certificate.split()], check=True, capture_output=True, timeout=60)
-        guide = re.search(r"^```nginx\n(.*?)^```$", (ROOT / "docs/guides/proxy.md").read_text(), re.M | re.S)[1]
-        address = self.tidings.url.removeprefix("http://")
-        assert "127.0.0.1:8080" in guide and "proxy_read_timeout 20s" in guide
+        self.address = address = self.tidings.url.removeprefix("http://")
+        guide = configuration("nginx", address)
+        assert "proxy_read_timeout 20s" in guide
         version = subprocess.run([nginx, "-v"], capture_output=True, text=True).stderr
         number = [int(part) for part in re.search(r"nginx/([\d.]+)", version)[1].split(".")]
         self.http2 = "" if number >= [1, 25, 1] else " http2"
         text = NGINX.format(
             folder=folder, port=self.port, polling=self.polling, tidings=address, http2=self.http2,
-            guide=guide.replace("127.0.0.1:8080", address) + ("" if self.http2 else "http2 on;"),
+            guide=guide + ("" if self.http2 else "http2 on;"),
         )
         (folder / "nginx.conf").write_text(text)
         # A child that inherits the output would keep the pipe of scripts/test open.
@@ -120,6 +140,57 @@ class Proxy:
         if body is not None:
             more += ["-H", "Content-Type: application/json", "-d", json.dumps(body)]
         return self.curl(method, path, *more)
+
+
+class OtherProxy:
+    """Caddy or Traefik in front of the same server, which a `with` statement stops."""
+
+    def __init__(self, program, proxy):
+        self.folder, self.port, self.proxy = proxy.folder / program.name, free_port(), proxy
+        self.folder.mkdir()
+        self.log = self.folder / "log"
+        self.command = [program, *getattr(self, program.name)()]
+
+    def caddy(self):
+        site = configuration("caddyfile", self.proxy.address)
+        own = f"{HOST}:{self.port} {{\nbind 127.0.0.1\ntls {self.proxy.folder}/cert.pem {self.proxy.folder}/key.pem\n"
+        assert site.startswith(f"{HOST} {{\n")
+        (self.folder / "Caddyfile").write_text("{\nadmin off\nauto_https disable_redirects\n}\n" + site.replace(f"{HOST} {{\n", own, 1))
+        return ["run", "--config", self.folder / "Caddyfile"]
+
+    def traefik(self):
+        (self.folder / "routes.yml").write_text(configuration("yaml", self.proxy.address))
+        (self.folder / "traefik.yml").write_text(TRAEFIK.format(port=self.port, folder=self.folder))
+        return [f"--configFile={self.folder}/traefik.yml"]
+
+    def __enter__(self):
+        environment = os.environ | {"XDG_DATA_HOME": str(self.folder), "XDG_CONFIG_HOME": str(self.folder)}
+        # Caddy writes its access log to the standard error, and Traefik to the file `log`.
+        output = self.log if "Caddyfile" in str(self.command) else self.folder / "output"
+        with open(output, "wb") as log:
+            self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
+        try:
+            until(lambda: self.status("/healthz") == 200)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        end(self.process)
+
+    def curl(self, path, *more):
+        assert self.process.poll() is None, f"{self.command[0].name} ended"
+        url = f"https://{HOST}:{self.port}/tidings{path}"
+        return ["curl", "-sk", "--http2", "--resolve", f"{HOST}:{self.port}:127.0.0.1", "--max-time", "30", *more, url]
+
+    def status(self, path, *more):
+        """Returns the status of a request over HTTP/2, or 0 if there was no answer."""
+        more = [*more, "-o", "/dev/null", "-w", "%{http_version} %{http_code}"]
+        sent = subprocess.run(self.curl(path, *more), capture_output=True, text=True, timeout=60)
+        version, _, status = sent.stdout.partition(" ")
+        assert version == "2" or status == "000", sent.stdout
+        return int(status)
 
 
 class Answer:
@@ -261,6 +332,41 @@ def a_stream_starts_at_once_and_outlives_the_timeout_of_the_proxy(visitor):
 
 
 @test
+def caddy_and_traefik_pass_requests_and_streams_on(visitor):
+    nginx = visitor.proxy
+    if not nginx.others:
+        print("without Caddy and Traefik", flush=True)
+        return
+    key, as_user = (["-H", f"Authorization: Bearer {token}"] for token in (KEY, nginx.token))
+    (nginx.folder / "body").write_text(json.dumps([{"id": f"Thing:{n}", "title": "x" * 3000} for n in range(1000)]))
+    (nginx.folder / "too-large").write_bytes(bytes(17 << 20))
+    for name in ("caddy", "traefik"):
+        with OtherProxy(nginx.others / name, nginx) as proxy:
+            json_body = ["-X", "POST", *key, "-H", "Content-Type: application/json", "--data-binary"]
+            assert proxy.status("/v1/objects", *json_body, f"@{nginx.folder}/body") == 200, name
+            assert proxy.status("/v1/objects", *json_body, f"@{nginx.folder}/too-large") == 413, name
+            # Traefik allows these paths only for its own machine.
+            refused = {"caddy": 404, "traefik": 403}[name]
+            for path in ("/metrics", "/readyz"):
+                assert proxy.status(path, "--interface", "127.0.0.2") == refused, (name, path)
+            assert proxy.status("/u/a-token") == 404, name
+
+            command = proxy.curl("/v1/users/mara/feed/stream", "-N", *as_user)
+            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as stream:
+                assert stream.stdout.readline().startswith("id: "), f"{name}: no event"
+                assert stream.stdout.readline().startswith("data: ")
+                visitor.tell("A thing")
+                began = time.monotonic()
+                while not (line := stream.stdout.readline()).startswith("data: "):
+                    assert line, f"{name} ended the stream"
+                assert time.monotonic() - began < 5, f"{name}: the event is late"
+                stream.terminate()
+            assert proxy.status("/healthz?last") == 200
+            until(lambda: "healthz?last" in proxy.log.read_text())
+            assert "a-token" not in proxy.log.read_text(), f"the log of {name} has a token"
+
+
+@test
 def the_widget_streams_through_the_proxy(visitor):
     visitor.tell("First")
     page = visitor.open(visitor.proxy.port)
@@ -286,16 +392,17 @@ def the_widget_polls_if_the_proxy_refuses_streams(visitor):
     expect(page.get_by_role("button", name="Notifications, 2 new")).to_be_visible()
 
 
-def main(binary, nginx, chromium, *names):
+def main(binary, nginx, chromium, others, *names):
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright, contextlib.ExitStack() as stack:
         proxy = Proxy(Path(binary).resolve(), nginx, Path(folder), stack)
+        proxy.others = others and Path(others)
         browser = launch(playwright, chromium)
 
         @contextlib.contextmanager
         def visit(number):
             yield Visitor(number, proxy, browser)
 
-        failed = harness.run(browser, "tests behind nginx", names, visit, "proxy-")
+        failed = harness.run(browser, "tests behind proxies", names, visit, "proxy-")
         browser.close()
     return failed
 
