@@ -338,12 +338,12 @@ def caddy_and_traefik_pass_requests_and_streams_on(visitor):
         print("without Caddy and Traefik", flush=True)
         return
     key, as_user = (["-H", f"Authorization: Bearer {token}"] for token in (KEY, nginx.token))
-    (nginx.folder / "body").write_text(json.dumps([{"id": f"Thing:{n}", "title": "x" * 3000} for n in range(1000)]))
+    (nginx.folder / "many").write_text(json.dumps([{"id": f"Thing:{n}", "title": "x" * 3000} for n in range(1000)]))
     (nginx.folder / "too-large").write_bytes(bytes(17 << 20))
     for name in ("caddy", "traefik"):
         with OtherProxy(nginx.others / name, nginx) as proxy:
             json_body = ["-X", "POST", *key, "-H", "Content-Type: application/json", "--data-binary"]
-            assert proxy.status("/v1/objects", *json_body, f"@{nginx.folder}/body") == 200, name
+            assert proxy.status("/v1/objects", *json_body, f"@{nginx.folder}/many") == 200, name
             assert proxy.status("/v1/objects", *json_body, f"@{nginx.folder}/too-large") == 413, name
             # Traefik allows these paths only for its own machine.
             refused = {"caddy": 404, "traefik": 403}[name]
