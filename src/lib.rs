@@ -3,7 +3,7 @@
 //! At the top are the interfaces ([`cli`], [`http`]), then [`app`], which assembles the parts, and
 //! the tools [`demo`] and [`operate`]. Below are the use cases ([`engine`]), their JSON ([`wire`]),
 //! and I/O ([`store`], [`email`], [`render`], [`metrics`]). At the bottom are values and rules
-//! ([`domain`]). Imports point down. Start with `docs/architecture.md`.
+//! ([`domain`]). Start with `docs/architecture.md`. P1 to P10 are promises in `CONTRIBUTING.md`.
 
 #![warn(missing_docs)]
 

@@ -58,13 +58,19 @@ pub struct Schedule {
     pub tz: Tz,
 }
 
+/// The dates that can contain the last due time: a week, and a day on each side, because a change
+/// of the clock can move a due time across midnight.
+const DATES_BACK: usize = 9;
+/// The dates of which a schedule announces the due times: two weeks, and a day on each side.
+const DATES_AHEAD: usize = 17;
+
 impl Schedule {
     /// Returns the latest period that was due at `now` or before.
     pub fn last_due(&self, now: DateTime<Utc>) -> Option<DuePeriod> {
         let today = now.with_timezone(&self.tz).date_naive();
         let tomorrow = today.checked_add_days(Days::new(1))?;
         let dates = std::iter::successors(Some(tomorrow), |date| date.pred_opt());
-        dates.take(9).filter_map(|date| self.due_on(date)).find(|due| due.at <= now)
+        dates.take(DATES_BACK).filter_map(|date| self.due_on(date)).find(|due| due.at <= now)
     }
 
     /// Returns the first period that becomes due after `now`.
@@ -76,7 +82,7 @@ impl Schedule {
     pub fn dues_after(&self, now: DateTime<Utc>) -> impl Iterator<Item = DuePeriod> + '_ {
         let today = now.with_timezone(&self.tz).date_naive();
         let yesterday = today.checked_sub_days(Days::new(1));
-        let dates = yesterday.into_iter().flat_map(|date| date.iter_days().take(17));
+        let dates = yesterday.into_iter().flat_map(|date| date.iter_days().take(DATES_AHEAD));
         dates.filter_map(|date| self.due_on(date)).filter(move |due| due.at > now)
     }
 
@@ -122,7 +128,7 @@ pub struct DueUserFilter {
     pub hour: Option<u8>,
 }
 
-/// The settings that apply to all users.
+/// The digest settings for users who chose nothing.
 #[derive(Debug, Clone, Copy)]
 pub struct DigestDefaults {
     /// The schedule for users who chose nothing.
@@ -154,16 +160,17 @@ impl DigestScanProgress {
     /// passed.
     pub fn parse(
         text: &str,
-        common: &DigestDefaults,
+        defaults: &DigestDefaults,
         full_scan: TimeDelta,
         now: DateTime<Utc>,
     ) -> Option<Self> {
-        let ticks: Self = serde_json::from_str(text).ok()?;
+        let progress: Self = serde_json::from_str(text).ok()?;
         // A clock that was ahead may have written the note.
-        let is_past = ticks.due <= now && ticks.last_full_scan <= now;
-        // Ticks are not exact to the second.
-        let is_late = now - ticks.last_full_scan >= full_scan - SCAN_INTERVAL / 2;
-        (is_past && !is_late && ticks.defaults_summary == common.summary()).then_some(ticks)
+        let is_past = progress.due <= now && progress.last_full_scan <= now;
+        // Scans are not exact to the second.
+        let is_full_scan_due = now - progress.last_full_scan >= full_scan - SCAN_INTERVAL / 2;
+        let is_usable = is_past && progress.defaults_summary == defaults.summary();
+        (is_usable && !is_full_scan_due).then_some(progress)
     }
 }
 

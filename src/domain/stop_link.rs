@@ -1,7 +1,7 @@
 //! Links that stop emails: of a type, outside the digest, the digest, a follow, a topic, or all.
 //!
 //! A link stops the emails of its kind and changes nothing else (P7). If the user turns them on
-//! again, no older event is emailed ([`User::as_replacement_of`]). Mandatory types are still
+//! again, no older event is emailed ([`User::into_replacement_of`]). Mandatory types are still
 //! emailed, and feeds still show the events.
 
 use chrono::{DateTime, Utc};

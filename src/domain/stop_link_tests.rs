@@ -41,7 +41,7 @@ fn ada() -> User {
 fn stopped(before: &User, stop: &StopAction, now: DateTime<Utc>) -> User {
     let mut user = before.clone();
     user.apply_stop(stop, &policies(), now);
-    user.as_replacement_of(Some(before), &weekly(), &policies(), now)
+    user.into_replacement_of(Some(before), &weekly(), &policies(), now)
 }
 
 /// Returns the routes of events at that hour, by type, and whether a digest includes works.
@@ -85,7 +85,7 @@ fn turning_emails_on_again_sends_no_events_from_before() {
             StopAction::Digest => on.digest.cadence = Some(Cadence::Weekly),
             _ => on.types.get_mut(&kind(name)).unwrap().route = Route::Batch,
         }
-        let on = on.as_replacement_of(Some(&off), &weekly(), &policies(), at(10));
+        let on = on.into_replacement_of(Some(&off), &weekly(), &policies(), at(10));
 
         let wants = |hour| match &stop {
             StopAction::Digest => on.gets_in_digest(&kind(name), || at(hour), &policies()),

@@ -357,7 +357,7 @@ impl User {
     /// A changed route starts now; an unchanged one keeps its start. Digests that were off start
     /// now. If the user resubscribes, so do all routes outside the digest. A changed window changes
     /// no start: it affects when a batch is emailed, but not whether.
-    pub fn as_replacement_of(
+    pub fn into_replacement_of(
         mut self,
         before: Option<&Self>,
         default: &Schedule,
@@ -367,7 +367,7 @@ impl User {
         let Some(before) = before else { return self };
         self.revision = before.revision;
         self.start = before.start;
-        self.date_choices(before, policies, now);
+        self.set_choice_times(before, policies, now);
         if before.unsubscribed.is_some() && self.unsubscribed.is_none() {
             for chosen in self.choices_outside_digest(policies, now) {
                 chosen.since = now;
@@ -379,7 +379,7 @@ impl User {
     }
 
     /// Sets the start of each choice. Adds the default route for each choice that was removed.
-    fn date_choices(&mut self, before: &Self, policies: &Policies, now: DateTime<Utc>) {
+    fn set_choice_times(&mut self, before: &Self, policies: &Policies, now: DateTime<Utc>) {
         for (kind, chosen) in &mut self.types {
             // Routes that have the same effect count as equal.
             let route = policies.effective_route(kind, chosen.route);

@@ -51,7 +51,7 @@ fn after(changes: Vec<User>) -> User {
         .into_iter()
         .fold(None, |before: Option<User>, next| {
             let now = at(hours.next().unwrap());
-            Some(next.as_replacement_of(before.as_ref(), &schedule(), &policies(), now))
+            Some(next.into_replacement_of(before.as_ref(), &schedule(), &policies(), now))
         })
         .unwrap()
 }

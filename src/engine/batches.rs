@@ -69,8 +69,8 @@ impl BatchService {
     /// Adds the events of these accumulators. Each element has all joins of one accumulator.
     async fn join_chunk(&self, mut remaining: Vec<&[Join]>) -> store::Result<()> {
         let (store, ids) = (&self.context.store, &self.context.ids);
-        // Terminates: each failed compare-and-set means that another process changed the
-        // accumulator.
+        // Each repetition means that another process changed an accumulator, or that a reply was
+        // lost. A repeated event joins only once.
         while !remaining.is_empty() && !self.append_to_open(&remaining).await? {
             let accumulator_ids: Vec<AccumulatorId> =
                 remaining.iter().map(|joins| joins[0].accumulator.clone()).collect();
@@ -153,7 +153,7 @@ impl BatchService {
             return Ok(None);
         }
         let closing = due.iter().filter_map(|accumulator| accumulator.due_batch(now));
-        let quiet_until = quiet_until(&self.context, closing.cloned(), now).await?;
+        let quiet_until = quiet_hours_end_by_batch(&self.context, closing.cloned(), now).await?;
         for accumulator in &mut due {
             let closing = accumulator.due_batch(now);
             if let Some(until) = closing.and_then(|batch| quiet_until.get(&batch.id)) {
@@ -171,7 +171,7 @@ impl BatchService {
         self.file(stored.map(|(accumulator, _)| accumulator).collect(), now).await.map(Some)
     }
 
-    /// Steps until no batch is due, or until `progress` asks to stop.
+    /// Ends due batches until none is left, or until `progress` asks to stop.
     pub async fn drain(&self, progress: &dyn Progress) -> store::Result<EndedBatches> {
         let mut total = EndedBatches::default();
         while !progress.should_stop()
@@ -294,7 +294,8 @@ impl BatchService {
             batches.iter().map(|batch| DeliveryId::batch(batch.id)).collect();
         let deliveries = self.context.store.deliveries(&ids).await?;
         let now = self.context.clock.now();
-        let quiet_until = quiet_until(&self.context, batches.iter().cloned(), now).await?;
+        let quiet_until =
+            quiet_hours_end_by_batch(&self.context, batches.iter().cloned(), now).await?;
         let title = |event: &Event| catalog.object(event)?.title.clone();
         let view = |(batch, delivery): (Batch, _)| {
             let quiet_until = quiet_until.get(&batch.id).copied();
@@ -431,7 +432,7 @@ async fn change<T>(
 /// The user's record is read just before a batch closes, so changes made while it was open count. A
 /// deferral that has ended is not repeated, even if the closer is late. Batches that an operator
 /// closes are not deferred, nor are those whose kept events include a mandatory one.
-pub(crate) async fn quiet_until(
+pub(crate) async fn quiet_hours_end_by_batch(
     context: &Context,
     batches: impl Iterator<Item = Batch>,
     now: DateTime<Utc>,

@@ -246,7 +246,7 @@ impl<'a> Run<'a> {
             self.settle_backlog(&old_days).await?;
         }
         if let Some(patience) = self.request.patience.filter(|_| self.sends())
-            && let Some(ended) = self.sender.wait_until_settled(patience, self.progress).await?
+            && let Some(ended) = self.sender.process_until_settled(patience, self.progress).await?
         {
             self.report.ended.get_or_insert(ended);
         }

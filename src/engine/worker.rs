@@ -113,7 +113,7 @@ impl Worker {
         progress: &dyn Progress,
     ) -> Result<Round> {
         // While sending is paused, there is no need to look for due digests.
-        if let ThrottleState::Paused(pause) = self.digests.sender.throttle.before_call().await? {
+        if let ThrottleState::Paused(pause) = self.digests.sender.throttle.current_state().await? {
             return Ok(Round { paused: Some(pause), ..Round::default() });
         }
         let digests = self.tick(last_tick, progress).await?;

@@ -12,7 +12,7 @@ use crate::domain::{
     Route, Stack, User, UserId, UserStacks,
 };
 use crate::engine::Result;
-use crate::engine::batches::{BatchService, quiet_until};
+use crate::engine::batches::{BatchService, quiet_hours_end_by_batch};
 use crate::engine::delivery::{Compose, ReconstructedEmail};
 use crate::engine::digest::due;
 use crate::engine::digest::old_days::BacklogService;
@@ -98,7 +98,8 @@ impl Explain {
                 let (schedule, scope) = user.digest_schedule(default);
                 (schedule.cadence != Cadence::Never).then_some(scope)
             }),
-            deferred: quiet_until(&self.context, batches.batches.iter().cloned(), now).await?,
+            deferred: quiet_hours_end_by_batch(&self.context, batches.batches.iter().cloned(), now)
+                .await?,
             deliveries: &deliveries,
             batches: &batches,
             muted,

@@ -242,7 +242,7 @@ impl Transfer {
             }
             Some(TransferMark::Moving) => return conflict("the store is being moved"),
             None => {
-                self.refuse_records().await?;
+                self.require_empty_store().await?;
                 point("import-checked");
                 let import = ImportProgress {
                     folder: self.folder.display().to_string(),
@@ -258,7 +258,7 @@ impl Transfer {
         }
         // A process that opened the store before the mark may have written since the first check.
         let mark = TransferMark::Importing(import.clone());
-        if let Err(error) = self.refuse_records().await {
+        if let Err(error) = self.require_empty_store().await {
             swap(store, Some(&mark), None).await?;
             return Err(error);
         }
@@ -268,7 +268,7 @@ impl Transfer {
     }
 
     /// Refuses a store that is not empty.
-    async fn refuse_records(&self) -> Result<()> {
+    async fn require_empty_store(&self) -> Result<()> {
         self.store.catch_up().await?;
         for part in self.parts().await? {
             let mut pages = self.store.export(part);

@@ -87,7 +87,7 @@ impl Error {
 /// One push: entries to append to the stacks of users. Users may share a list of entries.
 #[derive(Debug, Default, Clone)]
 pub struct PushRequest {
-    /// Distinct lists of entries, each without duplicates. Every event has an `i`.
+    /// Distinct lists of entries, each without duplicates. Every event has a `fanout_id`.
     pub lists: Vec<Vec<Event>>,
     /// Each user at most once, in ascending order, with the index of the user's list.
     pub users: Vec<(UserId, usize)>,

@@ -99,7 +99,7 @@ impl Accumulator {
         }
         let joined = self.open.as_mut().and_then(|open| open.join(items, at, policy));
         let added = joined.unwrap_or_else(|| self.open_next(items, at, policy, ids));
-        self.put_away(at);
+        self.collect_ended(at);
         added
     }
 
@@ -131,9 +131,9 @@ impl Accumulator {
             || self.filed_fanouts.iter().any(|memory| memory.joined.binary_search(&fanout).is_ok())
     }
 
-    /// Moves the open batch to `ended` unless it is still open, and cancels closing batches without
-    /// events.
-    fn put_away(&mut self, at: DateTime<Utc>) {
+    /// Moves the batch in `open` to `ended` if its state is no longer `Open`. Cancels closing
+    /// batches without events.
+    fn collect_ended(&mut self, at: DateTime<Utc>) {
         if self.open.as_ref().is_some_and(|batch| batch.state != BatchState::Open) {
             self.end_open();
         }
@@ -185,7 +185,7 @@ impl Accumulator {
         if let Some(open) = self.open.as_mut().filter(|open| now >= open.closes_at) {
             open.begin_closing(now);
         }
-        self.put_away(now);
+        self.collect_ended(now);
         self.filed_fanouts.retain(|memory| now < memory.at + FANOUT_RETENTION);
         before != (self.ended.len(), self.filed_fanouts.len())
     }
@@ -243,7 +243,7 @@ impl Accumulator {
         up_to: Option<Id>,
     ) -> RemovedEvents {
         let removed = self.open.as_mut().map(|open| open.remove_events(kind, objects, up_to));
-        self.put_away(at);
+        self.collect_ended(at);
         removed.unwrap_or_default()
     }
 
@@ -262,7 +262,7 @@ impl Accumulator {
             return Err(self.ended.iter().find(|batch| batch.id == id).map(|batch| batch.state));
         };
         open.end(how, at).map_err(Some)?;
-        self.put_away(at);
+        self.collect_ended(at);
         Ok(())
     }
 }
@@ -271,7 +271,7 @@ impl Batch {
     /// Returns whether the kept events and the total determine the email, given which events may be
     /// included. They do if all kept events may be included and have different objects: events that
     /// were only counted are then assumed to be like them. If not, call [`Batch::all_events`].
-    pub fn is_complete(&self, may_be_included: impl Fn(&BatchItem) -> bool) -> bool {
+    pub fn determines_email(&self, may_be_included: impl Fn(&BatchItem) -> bool) -> bool {
         if self.events.omitted_count() == 0 {
             return true;
         }

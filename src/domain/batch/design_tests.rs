@@ -148,7 +148,7 @@ fn immediate_and_never_with_mute_and_unmute() {
             hour: 9,
             tz: chrono_tz::Tz::UTC,
         };
-        mara = chosen.as_replacement_of(Some(&mara.clone()), &schedule, &policies, when);
+        mara = chosen.into_replacement_of(Some(&mara.clone()), &schedule, &policies, when);
         mara.clone()
     };
 

@@ -89,14 +89,14 @@ impl Sender {
 
     /// Returns whether work on new rows of any brand may start.
     pub async fn throttle_state(&self) -> Result<ThrottleState> {
-        let mut state = self.throttle.before_call().await?;
+        let mut state = self.throttle.current_state().await?;
         for brand in self.compose.identities.brands.keys() {
             let (ThrottleState::ClosedUntil(earliest), Some(sender)) =
                 (&state, self.sender_for(Some(brand)))
             else {
                 break;
             };
-            state = match sender.throttle.before_call().await? {
+            state = match sender.throttle.current_state().await? {
                 ThrottleState::ClosedUntil(until) => {
                     ThrottleState::ClosedUntil(until.min(*earliest))
                 }
@@ -191,7 +191,7 @@ impl Sender {
     ///
     /// Deliveries that other workers settle count with their outcome. Those that remain at the end
     /// stay in the ledger for the next run and count as deferred.
-    pub async fn wait_until_settled(
+    pub async fn process_until_settled(
         &self,
         patience: TimeDelta,
         progress: &dyn Progress,
@@ -200,7 +200,7 @@ impl Sender {
         let (mut settled, mut moved) = (tally.settled(), self.context.clock.now());
         loop {
             let state = self.drain().await?;
-            let next = self.count_settled().await?;
+            let next = self.refresh_tally().await?;
             if let Some(ended) = state.end_reason() {
                 return Ok(Some(ended));
             }
@@ -247,7 +247,7 @@ impl Sender {
 
     /// Counts the deliveries that other workers have settled. Returns when to check the unsettled
     /// ones again; `None` if there are none.
-    async fn count_settled(&self) -> Result<Option<DateTime<Utc>>> {
+    async fn refresh_tally(&self) -> Result<Option<DateTime<Utc>>> {
         let (tally, waiting) = (&self.ledger.tally, self.ledger.tally.waiting());
         // The more deliveries are read, the longer is the wait.
         let reads = 1 + waiting.len() / ROWS_PER_READ;

@@ -1,7 +1,7 @@
 //! Decides whether a provider call may start now.
 //!
 //! All processes share pauses, waits and recent outcomes as [`notes`], also with hourly cron jobs.
-//! Rates and concurrent calls are limited in each process. Start with [`Throttle::before_call`].
+//! Rates and concurrent calls are limited in each process. Start with [`Throttle::current_state`].
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -258,7 +258,7 @@ impl Throttle {
         if let Some(reason) = permit.withheld_reason() {
             return Err((reason, None));
         }
-        match self.before_call().await {
+        match self.current_state().await {
             Ok(ThrottleState::Open) => Ok(()),
             Ok(state) => Err(state.deferral()),
             Err(error) => Err((format!("pauses and waits could not be read: {error}"), None)),
@@ -299,7 +299,7 @@ impl Throttle {
     }
 
     /// Returns whether a call may start now, by the notes and the state of this process.
-    pub async fn before_call(&self) -> Result<ThrottleState> {
+    pub async fn current_state(&self) -> Result<ThrottleState> {
         if self.account.is_shutting_down() {
             return Ok(ThrottleState::Stopping);
         }

@@ -204,6 +204,7 @@ impl FeedCache {
         match notice {
             ChangeNotice::All => {
                 self.invalidate_all();
+                // Every subscription starts with `All`. No notice is missed from here on.
                 self.is_connected.store(true, Ordering::Release);
                 self.subscribers().values().for_each(|changes| changes.send_replace(()));
             }
@@ -257,12 +258,12 @@ impl FeedCache {
     /// knows.
     pub fn is_current(&self, version: &CacheVersion) -> bool {
         let age = self.clock.now() - version.at;
-        self.misses_nothing_since(version)
+        self.has_all_notices_since(version)
             && (TimeDelta::zero()..self.max_age).contains(&age)
             && self.sum(&version.counters) == version.sum
     }
 
-    fn misses_nothing_since(&self, version: &CacheVersion) -> bool {
+    fn has_all_notices_since(&self, version: &CacheVersion) -> bool {
         self.is_connected.load(Ordering::Acquire)
             && self.invalidations.load(Ordering::Acquire) == version.invalidations
     }
@@ -306,6 +307,8 @@ impl FeedCache {
         }
         let sum = before.sum + self.sum(&counters);
         counters.extend(&*before.counters);
+        // Read `ANY_OBJECT` last. Notices increment it first, so if it is unchanged, `sum` includes
+        // no change since `before`.
         if self.sum(&[ANY_OBJECT]) != before.object_notices {
             return;
         }
@@ -351,11 +354,12 @@ impl FeedCache {
         self.objects.put((event.kind.clone(), event.object.clone()), state, before, bytes);
     }
 
-    /// Returns the details of an event, if they are cached. They change only when a user is erased,
-    /// which invalidates everything.
+    /// Returns the cached details of an event. The outer `None` means not cached, the inner one
+    /// that the event has none. They change only when a user is erased, which invalidates
+    /// everything.
     pub(crate) fn details(&self, id: Id) -> Option<Option<Arc<Details>>> {
         let (details, version) = self.details.get(&id)?;
-        self.misses_nothing_since(&version).then_some(details)
+        self.has_all_notices_since(&version).then_some(details)
     }
 
     /// Caches the details of an event, with any version from before the read.
@@ -364,7 +368,8 @@ impl FeedCache {
         self.details.put(id, details, before, bytes);
     }
 
-    /// Returns the start of a user, if it is cached and valid.
+    /// Returns the cached [`RecordStart`] of a user. The outer `None` means not cached, the inner
+    /// one that no erased user had this id.
     pub(crate) fn start(&self, user: &UserId) -> Option<Option<RecordStart>> {
         self.current(&self.starts, user).map(|(start, _)| start)
     }

@@ -3,7 +3,7 @@
 //! serde checks the fields one by one, and `check` checks the rest, before any read or write (P10).
 //! Records, patches, imports and the preferences page all make a [`PreferencesChange`]. A new
 //! preference is a field there and in [`UserInput`], and a line in [`PreferencesChange::apply`].
-//! [`User::as_replacement_of`] decides its effect on earlier events.
+//! [`User::into_replacement_of`] decides its effect on earlier events.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -164,7 +164,7 @@ impl PreferencesChange {
         for (kind, change) in self.types.iter().flatten() {
             let own_window = user.types.remove(kind).and_then(|choice| choice.window);
             if let Some(JsonObject(TypeChange { route, window })) = change {
-                // `User::replacing` dates the change.
+                // A placeholder: `User::into_replacement_of` sets the time.
                 let chosen = TypePreference {
                     window: window.unwrap_or(own_window),
                     ..TypePreference::new(*route, DateTime::<Utc>::UNIX_EPOCH)
@@ -330,7 +330,7 @@ impl UserInput {
     }
 
     /// Returns the record that replaces `before`.
-    pub(super) fn replace(
+    pub(super) fn to_record(
         &self,
         id: UserId,
         before: Option<&User>,

@@ -67,8 +67,8 @@ impl UserService {
         let mut ids: Vec<UserId> = inputs_by_id.keys().cloned().collect();
         ids.sort_unstable();
         let change = |id: &UserId, before: Option<&User>| {
-            let user = inputs_by_id[id].replace(id.clone(), before, policies, now);
-            Some(user.as_replacement_of(before, self.schedule(), policies, now))
+            let user = inputs_by_id[id].to_record(id.clone(), before, policies, now);
+            Some(user.into_replacement_of(before, self.schedule(), policies, now))
         };
         self.change(ids, check_growth, change).await
     }
@@ -162,7 +162,7 @@ impl UserService {
         let change = |_: &UserId, before: Option<&User>| {
             let mut user = before?.clone();
             edit(&mut user, now);
-            Some(user.as_replacement_of(before, self.schedule(), policies, now))
+            Some(user.into_replacement_of(before, self.schedule(), policies, now))
         };
         self.change(vec![id.clone()], check, change).await?;
         self.user(id).await

@@ -84,9 +84,9 @@ impl Doctor {
             ("users", check_users(store).boxed()),
         ];
         let checks = checks.map(async |(name, check)| {
-            let finding =
-                check.map(|result| result.unwrap_or_else(|error| unreadable(error_chain(&error))));
-            Some(self.within(finding, unreadable).await?.for_check(name))
+            let finding = check
+                .map(|result| result.unwrap_or_else(|error| failed_check(error_chain(&error))));
+            Some(self.within(finding, failed_check).await?.for_check(name))
         });
         let findings = join_all(checks).await.into_iter().flatten();
         judge_engine(&condition.engine).into_iter().chain(findings).collect()
@@ -153,12 +153,13 @@ impl Doctor {
 type MaybeFinding = Result<Option<Finding>, Error>;
 
 /// Returns the finding for a failed read.
-fn unreadable(why: String) -> Option<Finding> {
+fn failed_check(why: String) -> Option<Finding> {
     let advice = "see that the user of the option `store` may read and write that database, and that it is not overloaded";
     Some(Finding::error(why, advice))
 }
 
-/// Returns the finding about an unreachable database. Its other checks are `unchecked`.
+/// Returns the finding about an unreachable database. The checks that always report are
+/// `unchecked`; the others report only problems.
 fn unreached(finding: &Finding) -> Vec<Finding> {
     let why = "the database was not opened, or holds nothing yet";
     let checks = [SCHEMA, INDEXES, WRITING, SENDING, UNKNOWN].into_iter();

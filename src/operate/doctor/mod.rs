@@ -1,8 +1,9 @@
 //! Checks whether emails will be sent and delivered, before any is sent.
 //!
-//! Sends nothing. Writes only the secret of links, which the first email would generate too. Each
-//! file checks one subject: a thin part queries, and a pure part judges. Checks run concurrently,
-//! each with a time limit; without an answer, a check is `unchecked`. Start with [`Doctor::run`].
+//! Sends nothing. Writes only the secret of links, which the first email would generate too, and a
+//! test note that it deletes. Each file checks one subject: a thin part queries, and a pure part
+//! judges. Checks run concurrently, each with a time limit; without an answer, a check is
+//! `unchecked`. Start with [`Doctor::run`].
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -48,7 +48,8 @@ impl Deliveries for Mongo {
     async fn claim(&self, lease: &Lease, which: &RowsToLease<'_>) -> Result<Vec<Delivery>> {
         let (rows, limit) = match *which {
             RowsToLease::Unleased(now, limit) => {
-                // Every open row has a lease, even if it has expired. No closed row has one.
+                // In an open row, `lease.until` is the end of its lease or of its deferral. After
+                // that, the row can be claimed. No closed row has one.
                 let expired = doc! {"lease.until": {"$lte": date(now)}};
                 // No lease and no wait can end this late, so these rows are free.
                 let invalid = doc! {"lease.until": {"$gt": date(now + MAX_LEASE)}, "$or": [
@@ -204,7 +205,7 @@ fn transition_change(
             change.set.insert("lease.until", date(lease.until));
         }
         Transition::Defer(deferral) => {
-            require_pending(&mut change.when, deferral.from);
+            require_still_pending(&mut change.when, deferral.from);
             // A lease without an owner blocks claims until then, and the release of an owner's
             // leases does not end it.
             change.set.extend(without_nulls(doc! {
@@ -227,7 +228,7 @@ fn transition_change(
 }
 
 fn settle(change: &mut Change, settlement: &Settlement, now: DateTime<Utc>) {
-    require_pending(&mut change.when, settlement.from);
+    require_still_pending(&mut change.when, settlement.from);
     change.set.extend(doc! {"state": settlement.state.as_str(), "settled": date(now)});
     change.own.extend(without_nulls(doc! {
         "items": i64::from(settlement.items),
@@ -240,10 +241,11 @@ fn settle(change: &mut Change, settlement: &Settlement, now: DateTime<Utc>) {
     };
 }
 
-/// Requires that a row in no call is still in none.
-fn require_pending(when: &mut Document, from: DeliveryState) {
-    if from == DeliveryState::Pending {
-        when.insert("state", from.as_str());
+/// If the change was decided for a pending row, requires that the row is still pending: a call may
+/// have started meanwhile.
+fn require_still_pending(filter: &mut Document, decided_for: DeliveryState) {
+    if decided_for == DeliveryState::Pending {
+        filter.insert("state", decided_for.as_str());
     }
 }
 

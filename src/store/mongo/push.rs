@@ -1,9 +1,9 @@
 //! Appends entries to the stacks of one day, with many users per command. See [`Push::run`].
 //!
-//! Any process may send a statement again; its filter enforces the cap. Short lists use
-//! `$addToSet`. A long list would need too many comparisons, so it is appended, and only if the
-//! stack has no entries of its fan-outs. Other stacks are read one by one, and get their missing
-//! entries.
+//! Every statement can be repeated. Its filter rejects a stack that has no room for the whole list.
+//! Short lists use `$addToSet`. A long list would need too many comparisons, so it is appended, and
+//! only if the stack has no entries of its fan-outs. Other stacks are read one by one, and get
+//! their missing entries.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -65,6 +65,8 @@ impl<'a> Push<'a> {
         })
     }
 
+    /// Pushes whole lists in batches. Then reads the stacks that have no room for them, and adds
+    /// the entries that fit.
     pub(super) async fn run(&self) -> Result<PushOutcome> {
         let users = (0..self.pushes.users.len()).filter(|user| !self.events(*user).is_empty());
         let (fitting, mut remaining): (Vec<usize>, Vec<usize>) =
@@ -264,13 +266,13 @@ impl Statement {
     /// Adds a whole list if there is room for it. Applies to any user, and can be repeated.
     fn new(list: &[Event], cap: usize) -> Self {
         let count = list.len();
-        let is_short =
+        let uses_add_to_set =
             count <= MAX_SHORT_LIST || list.iter().any(|event| event.fanout_id.is_none());
         let mut condition = rawdoc! {};
         require_entry(&mut condition, cap.saturating_sub(count), false);
         // The weight is the number of entries that the server moves or compares if the stack has
         // reached the cap.
-        let (operator, weight) = if is_short {
+        let (operator, weight) = if uses_add_to_set {
             (cstr!("$addToSet"), cap * count)
         } else {
             let fanouts: BTreeSet<Id> = list.iter().filter_map(|event| event.fanout_id).collect();

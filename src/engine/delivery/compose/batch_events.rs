@@ -82,7 +82,7 @@ impl Compose {
             };
             // Events that were only counted may be muted too.
             let may_mute = batch.events.omitted_count() > 0 && has_mutes(user, selection);
-            if may_mute || !batch.is_complete(is_included) {
+            if may_mute || !batch.determines_email(is_included) {
                 incomplete.push(batch);
                 continue;
             }

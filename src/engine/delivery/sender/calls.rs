@@ -31,7 +31,7 @@ impl Sender {
         let mut slot = None;
         while !rows.is_empty() {
             self.throttle.check_reports().await?;
-            let state = self.throttle.before_call().await?;
+            let state = self.throttle.current_state().await?;
             if state != ThrottleState::Open {
                 return self.defer_all(&rows, &state).await;
             }
@@ -40,8 +40,8 @@ impl Sender {
             let check_size = self.throttle.account.state().check_size.unwrap_or(usize::MAX);
             let portion = &rows[..rows.len().min(check_size)];
             let built = self.compose.build(portion, built_at).boxed().await?;
-            // When the checks began. A single email is sent right after its checks, so their
-            // duration does not matter.
+            // The age of checks counts from their start. For a single email, it counts from their
+            // end: no smaller portion is possible, so slow checks would make every attempt stale.
             let checked_at = if portion.len() == 1 { self.context.clock.now() } else { built_at };
             let decisions = Decisions {
                 settlements: built.settlements,
@@ -82,7 +82,7 @@ impl Sender {
             let may_start = !is_stale && matches!(state, Ok(ThrottleState::Open));
             let ended = if may_start && !calls.is_empty() {
                 self.wait_for_slot(slot).await;
-                state = self.throttle.before_call().await;
+                state = self.throttle.current_state().await;
                 // The other half of the limit is for the call itself.
                 is_stale = self.context.clock.now() - checked_at > MAX_CHECK_AGE / 2;
                 if !is_stale
@@ -157,7 +157,8 @@ impl Sender {
         self.mailer.split_into_calls(&messages).into_iter().map(&mut take_emails).collect()
     }
 
-    /// Makes a call for the first time. Returns the emails that must be sent alone.
+    /// Makes a call for the first time. Returns the emails to queue again: those to send alone, or
+    /// all of them if the permit ended before the call.
     async fn make_first_call(
         &self,
         emails: Vec<BuiltEmail>,

@@ -84,7 +84,7 @@ impl Sender {
         let Some(called_at) = called_at.filter(can_resolve) else {
             return self.give_up(&rows).await;
         };
-        match self.throttle.before_call().await? {
+        match self.throttle.current_state().await? {
             ThrottleState::Open if certainty == Resolution::Query => {
                 self.ask(call, &rows, called_at, now).await
             }
