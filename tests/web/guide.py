@@ -161,7 +161,7 @@ class Guide:
     """The applications of the guide, and their server. `stack` stops the processes."""
 
     def __init__(self, binary, packages, folder, stack):
-        self.folder, self.code, self.packages = folder, guide_code(), packages
+        self.packages = packages
         self.plain, self.react, self.vue = Site(), Site(), Site()
         origins = json.dumps([self.plain.url, self.react.url, self.vue.url])
         more = f'cors_origins = {origins}\n[tokens]\nsecret = "{SECRET}"\n[types.Comment]\nheading = "Comments"\n'
@@ -169,7 +169,7 @@ class Guide:
         stack.callback(self.tidings.stop)
         app = folder / "app"
         app.mkdir()
-        for name, text in self.code.items():
+        for name, text in guide_code().items():
             (app / name).write_text(text.replace("https://news.example.org", self.tidings.url))
         install_packages(packages, app)
         entries = "client.jsx=react.js server.jsx=react.mjs client.js=vue.js server.js=vue.mjs".split()
