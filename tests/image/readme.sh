@@ -3,14 +3,14 @@
 #
 #     readme.sh FOLDER COMMANDS
 #
-# The copy and all processes disappear when the commands end. They reach no network except loopback.
+# When the commands end, the copy is removed and all processes are killed. Only the loopback network is available.
 set -euo pipefail
 
-# --- what the commands mean without systemd, Docker and Rust ----------------------------------------------
+# --- replacements for systemd, Docker and Rust ------------------------------------------------------------
 
-sudo() { "$@"; } # root runs them
+sudo() { "$@"; } # the user is already root
 
-systemctl() { # the unit's command starts the service, as the unit's user and in its folder
+systemctl() { # starts the unit's command as the unit's user, in its folder
     [[ $* == "enable --now tidings" ]]
     command systemctl enable tidings
     [[ -L /etc/systemd/system/multi-user.target.wants/tidings.service ]]
@@ -20,7 +20,7 @@ systemctl() { # the unit's command starts the service, as the unit's user and in
     start runuser -u "$User" -- env --chdir="$WorkingDirectory" $ExecStart
 }
 
-docker() { # buildah, which has no ports and named volumes
+docker() { # uses buildah, which has no ports and no named volumes
     local verb=$1 program buildah=(buildah --storage-driver=vfs --root=/run/images --runroot=/run/containers)
     shift
     case $verb in
@@ -38,9 +38,9 @@ docker() { # buildah, which has no ports and named volumes
     esac
 }
 
-cargo() { [[ $* == "install --path ." ]]; } # the other steps of the gate build this package
+cargo() { [[ $* == "install --path ." ]]; } # other steps of scripts/test build this package
 
-# --- what is done afterwards ------------------------------------------------------------------------------
+# --- commands that test an installation -------------------------------------------------------------------
 
 # Starts a server and waits until it listens. The server ends with this script.
 start() {
@@ -58,10 +58,10 @@ try_out() {
     tidings health --url http://127.0.0.1:8099
 }
 
-# --- the copy ---------------------------------------------------------------------------------------------
+# --- the copy of the root file system ---------------------------------------------------------------------
 
-if [[ ${3-} != alone ]]; then
-    exec unshare --mount --net --pid --fork --kill-child --propagation=private bash "$0" "$1" "$2" alone
+if [[ ${3-} != isolated ]]; then
+    exec unshare --mount --net --pid --fork --kill-child --propagation=private bash "$0" "$1" "$2" isolated
 fi
 ip link set lo up
 mkdir -p "$1/copy"

@@ -23,10 +23,12 @@ from playwright.sync_api import expect, sync_playwright
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "web"))
 
 import harness  # noqa: E402
-from harness import launch, test  # noqa: E402
+from harness import launch, record_errors, test  # noqa: E402
 from stage import KEY, ROOT, Tidings, end, free_port, until  # noqa: E402
 
 SECRET = "the-secret-of-the-tokens-of-these-tests"
+# The host of the configurations in the guide.
+HOST = "app.example"
 NGINX = """
 daemon off;
 master_process off;
@@ -49,7 +51,7 @@ http {{
         root {folder}/site;
         {guide}
     }}
-    # Without streams, and with a short time between polls.
+    # Rejects streams, and shortens the poll interval.
     server {{
         listen 127.0.0.1:{polling} ssl{http2};
         root {folder}/site;
@@ -66,9 +68,6 @@ PAGE = """<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>A page</ti
 <script type="module" src="/tidings/widget.js"></script><h1>A page</h1>
 <tidings-inbox user="mara" token="{}" stream></tidings-inbox></html>"""
 
-
-# The host of the configurations in the guide.
-HOST = "app.example"
 TRAEFIK = """
 entryPoints: {{websecure: {{address: "127.0.0.1:{port}"}}}}
 providers: {{file: {{filename: {folder}/routes.yml}}}}
@@ -78,17 +77,17 @@ global: {{checkNewVersion: false, sendAnonymousUsage: false}}
 
 
 def configuration(language, address):
-    """Returns the configuration in the guide, with another address of tidings."""
+    """Returns the configuration in the guide, with `address` as the address of tidings."""
     text = (ROOT / "docs/guides/proxy.md").read_text()
-    found = re.search(rf"^```{language}\n(.*?)^```$", text, re.M | re.S)[1]
-    assert "127.0.0.1:8080" in found
-    return found.replace("127.0.0.1:8080", address)
+    block = re.search(rf"^```{language}\n(.*?)^```$", text, re.M | re.S)[1]
+    assert "127.0.0.1:8080" in block
+    return block.replace("127.0.0.1:8080", address)
 
 
 class Proxy:
-    """nginx and the server behind it. `stack` stops both."""
+    """nginx and the server behind it. `stack` stops both. `others` is the folder with Caddy and Traefik, or empty."""
 
-    def __init__(self, binary, nginx, folder, stack):
+    def __init__(self, binary, nginx, others, folder, stack):
         self.folder, self.port, self.polling = folder, free_port(), free_port()
         self.url = f"https://127.0.0.1:{self.port}/tidings"
         more = (
@@ -97,14 +96,15 @@ class Proxy:
         )
         self.tidings = Tidings(binary, folder, more)
         stack.callback(self.tidings.stop)
-        self.binary = binary
-        config = ["--config", str(folder / "tidings.toml")]
-        token = subprocess.run([binary, "token", "mara", *config], check=True, capture_output=True, text=True, cwd=folder, timeout=60)
-        self.token = token.stdout.strip().splitlines()[-1]
+        self.binary, self.others = binary, others and Path(others)
+        command = [binary, "token", "mara", "--config", str(folder / "tidings.toml")]
+        result = subprocess.run(command, check=True, capture_output=True, text=True, cwd=folder, timeout=60)
+        self.token = result.stdout.strip().splitlines()[-1]
         (folder / "site").mkdir()
         (folder / "site/index.html").write_text(PAGE.format(self.token))
-        certificate = f"req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=127.0.0.1 -keyout {folder}/key.pem -out {folder}/cert.pem"
-        subprocess.run(["openssl", *certificate.split()], check=True, capture_output=True, timeout=60)
+        certificate = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=127.0.0.1"
+        files = ["-keyout", f"{folder}/key.pem", "-out", f"{folder}/cert.pem"]
+        subprocess.run(["openssl", *certificate.split(), *files], check=True, capture_output=True, timeout=60)
         self.address = address = self.tidings.url.removeprefix("http://")
         guide = configuration("nginx", address)
         assert "proxy_read_timeout 20s" in guide
@@ -118,24 +118,25 @@ class Proxy:
         (folder / "nginx.conf").write_text(text)
         # A child that inherits the output would keep the pipe of scripts/test open.
         with open(folder / "nginx.txt", "wb") as log:
-            self.process = subprocess.Popen([nginx, "-p", folder, "-c", folder / "nginx.conf"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            command = [nginx, "-p", folder, "-c", folder / "nginx.conf"]
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         stack.callback(end, self.process)
-        until(self.answers)
+        until(self.is_ready)
         print(version.strip(), flush=True)
 
-    def answers(self):
+    def is_ready(self):
         assert self.process.poll() is None, (self.folder / "nginx.txt").read_text()
         return self.curl("GET", "/healthz").status == 200
 
-    def curl(self, method, path, *more, port=None):
-        """Requests a path below the public address, over HTTP/2."""
+    def curl(self, method, path, *more):
+        """Requests a path below the public URL, or a whole URL, over HTTP/2."""
         base = self.url if path.startswith("/") else ""
         command = ["curl", "-sk", "--http2", "-D", "-", "-X", method, *more, f"{base}{path}"]
-        sent = subprocess.run([*command, "--max-time", "50"], capture_output=True, timeout=60)
-        head, _, body = sent.stdout.partition(b"\r\n\r\n")
-        return Answer(head.decode(), body)
+        result = subprocess.run([*command, "--max-time", "50"], capture_output=True, timeout=60)
+        head, _, body = result.stdout.partition(b"\r\n\r\n")
+        return Response(head.decode(), body)
 
-    def as_server(self, method, path, body=None):
+    def curl_with_key(self, method, path, body=None):
         more = ["-H", f"Authorization: Bearer {KEY}"]
         if body is not None:
             more += ["-H", "Content-Type: application/json", "-d", json.dumps(body)]
@@ -143,7 +144,7 @@ class Proxy:
 
 
 class OtherProxy:
-    """Caddy or Traefik in front of the same server, which a `with` statement stops."""
+    """Caddy or Traefik in front of the same server. A `with` statement starts and stops it."""
 
     def __init__(self, program, proxy):
         self.folder, self.port, self.proxy = proxy.folder / program.name, free_port(), proxy
@@ -153,9 +154,10 @@ class OtherProxy:
 
     def caddy(self):
         site = configuration("caddyfile", self.proxy.address)
-        own = f"{HOST}:{self.port} {{\nbind 127.0.0.1\ntls {self.proxy.folder}/cert.pem {self.proxy.folder}/key.pem\n"
+        local = f"{HOST}:{self.port} {{\nbind 127.0.0.1\ntls {self.proxy.folder}/cert.pem {self.proxy.folder}/key.pem\n"
         assert site.startswith(f"{HOST} {{\n")
-        (self.folder / "Caddyfile").write_text("{\nadmin off\nauto_https disable_redirects\n}\n" + site.replace(f"{HOST} {{\n", own, 1))
+        options = "{\nadmin off\nauto_https disable_redirects\n}\n"
+        (self.folder / "Caddyfile").write_text(options + site.replace(f"{HOST} {{\n", local, 1))
         return ["run", "--config", self.folder / "Caddyfile"]
 
     def traefik(self):
@@ -168,7 +170,8 @@ class OtherProxy:
         # Caddy writes its access log to the standard error, and Traefik to the file `log`.
         output = self.log if "Caddyfile" in str(self.command) else self.folder / "output"
         with open(output, "wb") as log:
-            self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
+            streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
+            self.process = subprocess.Popen(self.command, **streams, env=environment)
         try:
             until(lambda: self.status("/healthz") == 200)
         except BaseException:
@@ -179,21 +182,21 @@ class OtherProxy:
     def __exit__(self, *_):
         end(self.process)
 
-    def curl(self, path, *more):
+    def curl_command(self, path, *more):
         assert self.process.poll() is None, f"{self.command[0].name} ended"
         url = f"https://{HOST}:{self.port}/tidings{path}"
         return ["curl", "-sk", "--http2", "--resolve", f"{HOST}:{self.port}:127.0.0.1", "--max-time", "30", *more, url]
 
     def status(self, path, *more):
-        """Returns the status of a request over HTTP/2, or 0 if there was no answer."""
+        """Returns the status of a request over HTTP/2, or 0 if there was no response."""
         more = [*more, "-o", "/dev/null", "-w", "%{http_version} %{http_code}"]
-        sent = subprocess.run(self.curl(path, *more), capture_output=True, text=True, timeout=60)
-        version, _, status = sent.stdout.partition(" ")
-        assert version == "2" or status == "000", sent.stdout
+        result = subprocess.run(self.curl_command(path, *more), capture_output=True, text=True, timeout=60)
+        version, _, status = result.stdout.partition(" ")
+        assert version == "2" or status == "000", result.stdout
         return int(status)
 
 
-class Answer:
+class Response:
     def __init__(self, head, body):
         lines = head.split("\r\n")
         words = lines[0].split()
@@ -206,7 +209,7 @@ class Answer:
 class Visitor:
     def __init__(self, number, proxy, browser):
         self.number, self.proxy, self.tidings, self.browser = number, proxy, proxy.tidings, browser
-        self.contexts, self.complaints, self.expected, self.told = [], [], [], 0
+        self.contexts, self.page_errors, self.expected_errors, self.published = [], [], [], 0
         cursor = self.tidings.counts("mara")["cursor"]
         self.tidings.ask("POST", "/v1/users/mara/feed/marks", {"mark": "archive", "to": cursor})
 
@@ -214,43 +217,42 @@ class Visitor:
         context = self.browser.new_context(ignore_https_errors=True, locale="en-US")
         self.contexts.append(context)
         page = context.new_page()
-        page.on("console", lambda said: said.type in ("error", "warning") and self.complain(said.text))
-        page.on("pageerror", lambda error: self.complain(str(error)))
+        record_errors(page, self.record_error)
         page.goto(f"https://127.0.0.1:{port}/index.html")
         return page
 
-    def tell(self, title):
-        self.told += 1
-        self.tidings.tell("mara", [{"title": title, "id": f"Thing:{self.number}-{self.told}"}])
+    def publish(self, title):
+        self.published += 1
+        self.tidings.publish("mara", [{"title": title, "id": f"Thing:{self.number}-{self.published}"}])
 
-    def complain(self, text):
-        if not any(part in text for part in self.expected):
-            self.complaints.append(text)
+    def record_error(self, text):
+        if not any(part in text for part in self.expected_errors):
+            self.page_errors.append(text)
 
 
 @test
-def urls_in_answers_lead_through_the_proxy(visitor):
+def urls_in_responses_go_through_the_proxy(visitor):
     proxy = visitor.proxy
     event = {"type": "Loan", "objects": "Thing:1", "to": ["ada"]}
-    accepted = proxy.as_server("POST", "/v1/events", event)
+    accepted = proxy.curl_with_key("POST", "/v1/events", event)
     assert (accepted.version, accepted.status) == ("HTTP/2", 202), accepted.headers
     location = accepted.headers["location"]
     origin = proxy.url.removesuffix("/tidings")
     assert location.startswith("/tidings/v1/events/"), location
-    assert proxy.as_server("GET", origin + location).status == 200
+    assert proxy.curl_with_key("GET", origin + location).status == 200
     until(lambda: visitor.tidings.counts("ada")["unread"] or None)
 
-    groups = json.loads(proxy.as_server("GET", "/v1/users/ada/feed?group=about").body)["groups"]
-    page = proxy.as_server("GET", origin + groups[0]["items_url"])
+    groups = json.loads(proxy.curl_with_key("GET", "/v1/users/ada/feed?group=about").body)["groups"]
+    page = proxy.curl_with_key("GET", origin + groups[0]["items_url"])
     assert (page.status, len(json.loads(page.body)["items"])) == (200, 1)
-    described = json.loads(proxy.curl("GET", "/openapi.json").body)
-    assert described["servers"] == [{"url": "/tidings"}]
+    description = json.loads(proxy.curl("GET", "/openapi.json").body)
+    assert description["servers"] == [{"url": "/tidings"}]
     assert proxy.curl("GET", "/nothing").status == 404
     assert [proxy.curl("GET", path).status for path in ("/metrics", "/readyz")] == [404, 404]
 
 
 @test
-def many_records_fit_and_answers_are_compressed(visitor):
+def large_requests_pass_and_responses_are_compressed(visitor):
     objects = [{"id": f"Thing:{n}", "title": "x" * 3000} for n in range(1000)]
     body = visitor.proxy.folder / "objects.json"
     body.write_text(json.dumps(objects))
@@ -258,10 +260,10 @@ def many_records_fit_and_answers_are_compressed(visitor):
     assert visitor.proxy.curl("POST", "/v1/objects", *more).status == 200
 
     for path in ("/widget.js", "/widget.json?lang=ru", "/openapi.json"):
-        answer = visitor.proxy.curl("GET", path, "-H", "Accept-Encoding: gzip")
-        assert (answer.status, answer.headers.get("content-encoding")) == (200, "gzip"), path
-        assert gzip.decompress(answer.body), path
-    tag = visitor.proxy.as_server("GET", "/v1/users/mara/feed").headers["etag"]
+        response = visitor.proxy.curl("GET", path, "-H", "Accept-Encoding: gzip")
+        assert (response.status, response.headers.get("content-encoding")) == (200, "gzip"), path
+        assert gzip.decompress(response.body), path
+    tag = visitor.proxy.curl_with_key("GET", "/v1/users/mara/feed").headers["etag"]
     more = ["-H", f"Authorization: Bearer {KEY}", "-H", f"If-None-Match: {tag}", "-H", "Accept-Encoding: gzip"]
     assert visitor.proxy.curl("GET", "/v1/users/mara/feed", *more).status == 304
 
@@ -270,10 +272,14 @@ def many_records_fit_and_answers_are_compressed(visitor):
 def links_forms_and_one_click_work_below_the_path(visitor):
     proxy = visitor.proxy
     visitor.tidings.ask("PUT", "/v1/users/eve", {"email": "eve@example.org", "confirmed": True})
-    visitor.tidings.tell("eve", [{"title": "A thing"}])
+    visitor.tidings.publish("eve", [{"title": "A thing"}])
     command = [proxy.binary, "worker", "--once", "--config", proxy.folder / "tidings.toml"]
-    until(lambda: subprocess.run(command, check=True, capture_output=True, cwd=proxy.folder, timeout=60) and list((proxy.folder / "outbox").rglob("*.eml")))
-    [file] = (proxy.folder / "outbox").rglob("*.eml")
+
+    def sent_emails():
+        subprocess.run(command, check=True, capture_output=True, cwd=proxy.folder, timeout=60)
+        return list((proxy.folder / "outbox").rglob("*.eml"))
+
+    [file] = until(sent_emails)
     message = email.message_from_bytes(file.read_bytes(), policy=policy.default)
     link = message["List-Unsubscribe"].strip("<>")
     assert link.startswith(f"{proxy.url}/u/"), link
@@ -284,9 +290,9 @@ def links_forms_and_one_click_work_below_the_path(visitor):
     preferences = visitor.tidings.ask("GET", "/v1/users/eve/preferences")
     assert preferences["types"]["Comment"]["route"] == "never", preferences
 
-    page = visitor.browser.new_context(ignore_https_errors=True)
-    visitor.contexts.append(page)
-    page = page.new_page()
+    context = visitor.browser.new_context(ignore_https_errors=True)
+    visitor.contexts.append(context)
+    page = context.new_page()
     page.goto(f"{link}/preferences")
     page.get_by_role("radio", name="Once a week").check()
     page.get_by_role("button", name="Save").click()
@@ -295,7 +301,7 @@ def links_forms_and_one_click_work_below_the_path(visitor):
     expect(page.get_by_role("heading", name="You are unsubscribed")).to_be_visible()
     assert page.url.startswith(f"{proxy.url}/u/"), page.url
     token = link.rsplit("/", 1)[1]
-    # nginx logs a body that is too large as an error.
+    # nginx logs an error if a body is too large.
     (proxy.folder / "large").write_bytes(bytes(17 << 20))
     assert proxy.curl("POST", link, "--data-binary", f"@{proxy.folder}/large").status == 413
     for log in ("access.log", "error.log"):
@@ -305,7 +311,7 @@ def links_forms_and_one_click_work_below_the_path(visitor):
 @test
 def a_stream_starts_at_once_and_outlives_the_timeout_of_the_proxy(visitor):
     proxy = visitor.proxy
-    # curl ends after a minute, so no line is awaited for longer.
+    # curl ends after a minute, which limits the time of all reads.
     command = ["curl", "-skNv", "--http2", "--max-time", "60", f"{proxy.url}/v1/users/mara/feed/stream"]
     command += ["-H", f"Authorization: Bearer {proxy.token}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as stream:
@@ -321,7 +327,7 @@ def a_stream_starts_at_once_and_outlives_the_timeout_of_the_proxy(visitor):
         assert time.monotonic() - began < 17, "the heartbeat is late"
         time.sleep(max(0, 22 - (time.monotonic() - began)))
         assert stream.poll() is None, "the proxy ended the stream"
-        visitor.tell("A thing")
+        visitor.publish("A thing")
         began = time.monotonic()
         while not (line := stream.stdout.readline()).startswith("data: "):
             assert line, "the proxy ended the stream"
@@ -332,7 +338,7 @@ def a_stream_starts_at_once_and_outlives_the_timeout_of_the_proxy(visitor):
 
 
 @test
-def caddy_and_traefik_pass_requests_and_streams_on(visitor):
+def caddy_and_traefik_forward_requests_and_streams(visitor):
     nginx = visitor.proxy
     if not nginx.others:
         print("without Caddy and Traefik", flush=True)
@@ -345,17 +351,17 @@ def caddy_and_traefik_pass_requests_and_streams_on(visitor):
             json_body = ["-X", "POST", *key, "-H", "Content-Type: application/json", "--data-binary"]
             assert proxy.status("/v1/objects", *json_body, f"@{nginx.folder}/many") == 200, name
             assert proxy.status("/v1/objects", *json_body, f"@{nginx.folder}/too-large") == 413, name
-            # Traefik allows these paths only for its own machine.
+            # Traefik's configuration allows these paths only from the same machine.
             refused = {"caddy": 404, "traefik": 403}[name]
             for path in ("/metrics", "/readyz"):
                 assert proxy.status(path, "--interface", "127.0.0.2") == refused, (name, path)
             assert proxy.status("/u/a-token") == 404, name
 
-            command = proxy.curl("/v1/users/mara/feed/stream", "-N", *as_user)
+            command = proxy.curl_command("/v1/users/mara/feed/stream", "-N", *as_user)
             with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as stream:
                 assert stream.stdout.readline().startswith("id: "), f"{name}: no event"
                 assert stream.stdout.readline().startswith("data: ")
-                visitor.tell("A thing")
+                visitor.publish("A thing")
                 began = time.monotonic()
                 while not (line := stream.stdout.readline()).startswith("data: "):
                     assert line, f"{name} ended the stream"
@@ -368,13 +374,13 @@ def caddy_and_traefik_pass_requests_and_streams_on(visitor):
 
 @test
 def the_widget_streams_through_the_proxy(visitor):
-    visitor.tell("First")
+    visitor.publish("First")
     page = visitor.open(visitor.proxy.port)
     expect(page.get_by_role("button", name="Notifications, 1 new")).to_be_visible()
 
-    visitor.tell("Second")
+    visitor.publish("Second")
 
-    # Polls are 27 seconds apart at least.
+    # Polls are at least 27 seconds apart, so only a stream delivers the event before `expect` fails.
     expect(page.get_by_role("button", name="Notifications, 2 new")).to_be_visible()
     page.get_by_role("button", name="Notifications").click()
     expect(page.get_by_role("article")).to_have_count(2)
@@ -382,20 +388,19 @@ def the_widget_streams_through_the_proxy(visitor):
 
 @test
 def the_widget_polls_if_the_proxy_refuses_streams(visitor):
-    visitor.expected = ["502"]
-    visitor.tell("First")
+    visitor.expected_errors = ["502"]
+    visitor.publish("First")
     page = visitor.open(visitor.proxy.polling)
     expect(page.get_by_role("button", name="Notifications, 1 new")).to_be_visible()
 
-    visitor.tell("Second")
+    visitor.publish("Second")
 
     expect(page.get_by_role("button", name="Notifications, 2 new")).to_be_visible()
 
 
 def main(binary, nginx, chromium, others, *names):
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright, contextlib.ExitStack() as stack:
-        proxy = Proxy(Path(binary).resolve(), nginx, Path(folder), stack)
-        proxy.others = others and Path(others)
+        proxy = Proxy(Path(binary).resolve(), nginx, others, Path(folder), stack)
         browser = launch(playwright, chromium)
 
         @contextlib.contextmanager

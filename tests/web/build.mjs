@@ -1,4 +1,4 @@
-// Bundles entries of the guide: `node build.mjs FOLDER ENTRY=OUT…`. Each OUT ends in .js for a browser, in .mjs for Node.
+// Bundles files of the guide: `node build.mjs FOLDER ENTRY=OUTPUT…`. An OUTPUT in .js is for browsers, in .mjs for Node.
 import { createRequire } from 'node:module';
 import { readFile } from 'node:fs/promises';
 
@@ -18,15 +18,15 @@ const components = ssr => ({
   },
 });
 
-for (const [entry, out] of entries.map(pair => pair.split('='))) {
-  const node = out.endsWith('.mjs');
+for (const [entry, output] of entries.map(pair => pair.split('='))) {
+  const isForNode = output.endsWith('.mjs');
   await build({
-    absWorkingDir: folder, entryPoints: [entry], outfile: out, bundle: true, format: 'esm', jsx: 'automatic', logLevel: 'warning',
-    platform: node ? 'node' : 'browser', plugins: [components(node)],
+    absWorkingDir: folder, entryPoints: [entry], outfile: output, bundle: true, format: 'esm', jsx: 'automatic', logLevel: 'warning',
+    platform: isForNode ? 'node' : 'browser', plugins: [components(isForNode)],
     define: {
       'process.env.NODE_ENV': '"development"', __VUE_OPTIONS_API__: 'true', __VUE_PROD_DEVTOOLS__: 'false',
       __VUE_PROD_HYDRATION_MISMATCH_DETAILS__: 'true',
     },
-    ...node && { banner: { js: "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);" } },
+    ...isForNode && { banner: { js: "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);" } },
   });
 }

@@ -1,6 +1,6 @@
 """The browser tests of `serve --demo`: `demo.py TIDINGS CHROMIUM [NAME…]`, in a Python that has Playwright.
 
-The rule: as in `run.py`, and each test has a demo of its own: digests are everybody's.
+Each test starts a demo of its own, because its button sends the digests of all users.
 """
 
 import contextlib
@@ -14,25 +14,25 @@ from pathlib import Path
 from playwright.sync_api import expect, sync_playwright
 
 import harness
-from harness import accessible, bell, launch, test
+from harness import bell, check_accessibility, launch, record_errors, test
 from stage import end
 
 
 class Demo:
-    """A demo that is served, and a visitor's browser."""
+    """A served demo, and a visitor's browser."""
 
     def __init__(self, binary, browser, folder):
-        self.browser, self.contexts, self.complaints = browser, [], []
-        quiet = {name: value for name, value in os.environ.items() if not name.startswith("TIDINGS_")}
+        self.browser, self.contexts, self.page_errors = browser, [], []
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("TIDINGS_")}
         command = [binary, "serve", "--demo", "--listen", "127.0.0.1:0", "--log", "warn"]
-        self.process = subprocess.Popen(command, cwd=folder, env=quiet, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
         # A server that hangs at start is killed, which ends its output.
         alarm = threading.Timer(60, self.process.kill)
         alarm.start()
         try:
-            said = self.process.stdout.readline()
-            assert said.rstrip().endswith("/demo"), said
-            self.url = said.split()[-1]
+            line = self.process.stdout.readline()
+            assert line.rstrip().endswith("/demo"), line
+            self.url = line.split()[-1]
         except BaseException:
             self.stop()
             raise
@@ -45,15 +45,11 @@ class Demo:
             locale="en-US", timezone_id="UTC", device_scale_factor=scale, reduced_motion="reduce",
         )
         self.contexts.append(context)
-        context.on("page", self.listen)
+        context.on("page", lambda page: record_errors(page, self.page_errors.append))
         page = context.new_page()
         page.goto(self.url)
         expect(page.locator("html[data-ready]")).to_be_attached()
         return page
-
-    def listen(self, page):
-        page.on("console", lambda said: said.type in ("error", "warning") and self.complaints.append(said.text))
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
 
     def stop(self):
         with self.process.stdout:
@@ -78,11 +74,11 @@ def emails(page):
     return page.locator("#emails").get_by_role("button")
 
 
-def new_mail(page, name):
+def new_email(page, name):
     return page.locator("#emails .new").get_by_role("button", name=name)
 
 
-def text_of(page):
+def email_frame(page):
     return page.frame_locator("#email-text")
 
 
@@ -91,17 +87,17 @@ def look_as(page, name):
     expect(page.locator("#as")).to_have_text(name)
 
 
-def shoot(page, name, whole=True):
-    harness.shoot(page, f"demo-{name}", whole)
+def save_screenshot(page, name, full_page=True):
+    harness.save_screenshot(page, f"demo-{name}", full_page)
 
 
 @test
-def a_work_is_published_the_badge_rises_and_the_digest_tells_it(demo):
+def a_published_work_raises_the_badge_and_is_in_the_digest(demo):
     page = demo.open()
-    expect(badge(page)).to_be_visible()  # the story ends with works of two artists whom she follows
+    expect(badge(page)).to_be_visible()  # Mara follows two artists of the last works
     before = int(badge(page).inner_text())
-    shoot(page, "light")
-    accessible(page)
+    save_screenshot(page, "light")
+    check_accessibility(page)
 
     publish(page, "Ines Tavoro", "The Last Tram <Home>")
     expect(page.locator("#published")).to_contain_text("Notified 4 users.")
@@ -109,24 +105,24 @@ def a_work_is_published_the_badge_rises_and_the_digest_tells_it(demo):
     bell(page).click()
     expect(page.get_by_role("article").first).to_contain_text("The Last Tram <Home>")
     expect(badge(page)).to_be_hidden()
-    shoot(page, "bell", whole=False)
+    save_screenshot(page, "bell", full_page=False)
     page.keyboard.press("Escape")
     send(page)
 
     expect(page.locator("#sent")).to_contain_text("They are listed below")
-    expect(new_mail(page, "Mara")).to_have_count(1)
-    shoot(page, "sent")
-    new_mail(page, "Mara").click()
-    expect(text_of(page).get_by_role("link", name="The Last Tram <Home>").first).to_be_visible()
-    drawn = text_of(page).locator("img").first
-    expect(drawn).to_have_js_property("complete", True)
-    assert drawn.evaluate("image => image.naturalWidth") > 0
-    shoot(page, "email", whole=False)
-    accessible(page)
+    expect(new_email(page, "Mara")).to_have_count(1)
+    save_screenshot(page, "sent")
+    new_email(page, "Mara").click()
+    expect(email_frame(page).get_by_role("link", name="The Last Tram <Home>").first).to_be_visible()
+    image = email_frame(page).locator("img").first
+    expect(image).to_have_js_property("complete", True)
+    assert image.evaluate("image => image.naturalWidth") > 0
+    save_screenshot(page, "email", full_page=False)
+    check_accessibility(page)
 
 
 @test
-def a_work_is_told_on_a_phone_in_the_dark_and_nobody_is_emailed_twice(demo):
+def the_demo_works_on_a_dark_phone_and_sends_no_email_twice(demo):
     page = demo.open(size=(375, 800), dark=True, scale=2)
     look_as(page, "Lev")
     publish(page, "Ines Tavoro", "A Lamp in the Rain")
@@ -134,21 +130,21 @@ def a_work_is_told_on_a_phone_in_the_dark_and_nobody_is_emailed_twice(demo):
     expect(page.locator("#published")).to_contain_text("Notified 4 users.")
     bell(page).click()
     expect(page.get_by_role("article").first).to_contain_text("A Lamp in the Rain")
-    shoot(page, "phone-bell", whole=False)
+    save_screenshot(page, "phone-bell", full_page=False)
     page.get_by_role("article").first.get_by_role("link").click()
-    shown = page.get_by_role("dialog", name="A Lamp in the Rain")
-    expect(shown).to_be_visible()
-    shoot(page, "phone-work", whole=False)
-    accessible(page)
+    work = page.get_by_role("dialog", name="A Lamp in the Rain")
+    expect(work).to_be_visible()
+    save_screenshot(page, "phone-work", full_page=False)
+    check_accessibility(page)
     page.keyboard.press("Escape")
-    expect(shown).to_be_hidden()
-    shoot(page, "phone-dark")
+    expect(work).to_be_hidden()
+    save_screenshot(page, "phone-dark")
     send(page)
     expect(page.locator("#sent")).to_contain_text("They are listed below")
-    new_mail(page, "Lev").click()
-    expect(text_of(page).get_by_role("link", name="A Lamp in the Rain").first).to_be_visible()
-    shoot(page, "phone-email", whole=False)
-    accessible(page)
+    new_email(page, "Lev").click()
+    expect(email_frame(page).get_by_role("link", name="A Lamp in the Rain").first).to_be_visible()
+    save_screenshot(page, "phone-email", full_page=False)
+    check_accessibility(page)
     page.get_by_role("button", name="Close").click()
     send(page)
 
@@ -157,20 +153,21 @@ def a_work_is_told_on_a_phone_in_the_dark_and_nobody_is_emailed_twice(demo):
 
 
 @test
-def the_links_of_page_and_mail_lead_to_the_preferences_and_out(demo):
+def links_open_the_preferences_and_unsubscribe(demo):
     page = demo.open()
     publish(page, "Ines Tavoro", "A Bridge at Noon")
     expect(page.locator("#published")).to_contain_text("Notified 4 users.")
     send(page)
-    new_mail(page, "Mara").click()
+    new_email(page, "Mara").click()
 
     with page.context.expect_page() as opened:
-        text_of(page).get_by_role("link", name="preferences").or_(text_of(page).get_by_role("link", name="Choose")).first.click()
-    choices = opened.value
-    expect(choices.get_by_role("heading", name="Your emails")).to_be_visible()
-    choices.get_by_role("button", name="Save").click()
-    expect(choices.get_by_text("Saved.")).to_be_visible()
-    choices.close()
+        links = [email_frame(page).get_by_role("link", name=name) for name in ("preferences", "Choose")]
+        links[0].or_(links[1]).first.click()
+    preferences = opened.value
+    expect(preferences.get_by_role("heading", name="Your emails")).to_be_visible()
+    preferences.get_by_role("button", name="Save").click()
+    expect(preferences.get_by_text("Saved.")).to_be_visible()
+    preferences.close()
     page.get_by_role("button", name="Close").click()
     with page.context.expect_page() as opened:
         page.get_by_role("link", name="unsubscribe").click()
@@ -184,10 +181,10 @@ def the_links_of_page_and_mail_lead_to_the_preferences_and_out(demo):
 
 
 @test
-def every_button_works_by_keyboard_and_dark_is_readable(demo):
+def buttons_work_by_keyboard_and_the_dark_page_is_readable(demo):
     page = demo.open(dark=True)
-    shoot(page, "dark")
-    accessible(page)
+    save_screenshot(page, "dark")
+    check_accessibility(page)
     people = page.get_by_role("group", name="Look as")
 
     people.get_by_role("button", name="Nia").focus()
@@ -200,8 +197,8 @@ def every_button_works_by_keyboard_and_dark_is_readable(demo):
     expect(page.locator("#sent")).to_contain_text("They are listed below")
     emails(page).first.focus()
     page.keyboard.press("Enter")
-    expect(text_of(page).locator("body")).to_be_visible()
-    shoot(page, "email-dark", whole=False)
+    expect(email_frame(page).locator("body")).to_be_visible()
+    save_screenshot(page, "email-dark", full_page=False)
     page.keyboard.press("Escape")
     expect(emails(page).first).to_be_focused()
 
@@ -220,7 +217,7 @@ def main(binary, chromium, *names):
                 finally:
                     demo.stop()
 
-        failed = harness.run(browser, "tests of the demo", names, visit, shots="demo-")
+        failed = harness.run(browser, "tests of the demo", names, visit, "demo-")
         browser.close()
     return failed
 

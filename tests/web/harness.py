@@ -1,7 +1,7 @@
-"""What all browser tests share: who visits a page, and what is asked of any page.
+"""Functions that all browser tests share.
 
-The rule: each runs by itself with a visitor of its own (what a `visit` gives), who must not hear a complaint of
-the page; nothing is tried twice (`runner.py`).
+Each test runs once, with a visitor of its own. It fails if a page logs an error or a warning, or does not catch an
+exception. TIDINGS_TEST_SHOTS=FOLDER saves screenshots. Start with `run`.
 """
 
 import json
@@ -18,45 +18,55 @@ expect.set_options(timeout=15_000)
 
 
 def launch(playwright, chromium):
+    # Chromium's sandbox does not run as root.
     return playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"] if os.geteuid() == 0 else [])
 
 
-def run(browser, what, names, visit, shots=""):
-    """Runs the tests whose names hold one of these, or all; says whether any failed.
+def run(browser, title, names, visit, prefix=""):
+    """Runs the tests whose names contain one of `names`, or all. Returns whether any failed.
 
-    `visit(number)` gives a context manager of a visitor, who has `contexts` of the browser and `complaints`.
+    `visit(number)` returns a context manager for a visitor with `contexts` of the browser and `page_errors`.
+    `prefix` starts the names of the screenshots of failed tests.
     """
 
-    def body(one, number):
+    def body(function, number):
         with visit(number) as visitor:
             try:
-                one(visitor)
-                assert not visitor.complaints, visitor.complaints
+                function(visitor)
+                assert not visitor.page_errors, visitor.page_errors
             except Exception:
                 for context in visitor.contexts:
                     for page in context.pages:
-                        shoot(page, f"{shots}failed-{one.__name__}")
+                        save_screenshot(page, f"{prefix}failed-{function.__name__}")
                 raise
             finally:
                 for context in visitor.contexts:
                     context.close()
 
-    return runner.run(f"{what}, in Chromium {browser.version}", names, body)
+    return runner.run(f"{title}, in Chromium {browser.version}", names, body)
+
+
+def record_errors(page, record):
+    """Calls `record` with the text of each console error, console warning and uncaught exception of the page."""
+    page.on("console", lambda message: message.type in ("error", "warning") and record(message.text))
+    page.on("pageerror", lambda error: record(str(error)))
 
 
 def bell(page):
     return page.get_by_role("button", name="Notifications")
 
 
-def shoot(page, name, whole=False):
+def save_screenshot(page, name, full_page=False):
     folder = os.environ.get("TIDINGS_TEST_SHOTS")
     if folder:
-        page.screenshot(path=Path(folder) / f"{name}.png", full_page=whole)
+        page.screenshot(path=Path(folder) / f"{name}.png", full_page=full_page)
 
 
-def accessible(page):
-    # As the tests' own pages are small, everything of axe is held against them.
-    found = Axe().run(page).response["violations"]
-    assert not found, json.dumps([[one["id"], one["help"], [node["html"] for node in one["nodes"]]] for one in found], indent=1)
-    wide = page.evaluate("document.documentElement.scrollWidth > innerWidth")
-    assert not wide, "the page scrolls sideways"
+def check_accessibility(page):
+    """Fails if axe finds a violation of any rule, or if the page scrolls sideways."""
+    violations = Axe().run(page).response["violations"]
+    assert not violations, json.dumps(
+        [[rule["id"], rule["help"], [node["html"] for node in rule["nodes"]]] for rule in violations], indent=1
+    )
+    is_too_wide = page.evaluate("document.documentElement.scrollWidth > innerWidth")
+    assert not is_too_wide, "the page scrolls sideways"

@@ -1,7 +1,7 @@
-"""The pictures of the README: `picture.py TIDINGS CHROMIUM FOLDER [dark]`, in a Python that has Playwright.
+"""Makes the pictures of the README: `picture.py TIDINGS CHROMIUM FOLDER [dark]`, in a Python that has Playwright.
 
-It uses the demo as its tests do: it publishes a work, opens the bell, sends the digests, and opens an
-email and the preferences page. The README shows the light pictures; look at the dark ones, too.
+It publishes a work in the demo, opens the bell, sends the digests, and opens an email and the preferences page. The
+README shows the light pictures. Check the dark ones too. It fails if a picture has more than MAX_BYTES.
 """
 
 import sys
@@ -18,22 +18,23 @@ NARROW = (420, 700)
 
 
 def main(binary, chromium, folder, *modes):
-    folder, look, pictures = Path(folder).resolve(), {"dark": "dark" in modes}, []
-    with tempfile.TemporaryDirectory() as place, sync_playwright() as playwright:
+    folder, is_dark, pictures = Path(folder).resolve(), "dark" in modes, []
+    with tempfile.TemporaryDirectory() as demo_folder, sync_playwright() as playwright:
         browser = launch(playwright, chromium)
-        demo = Demo(Path(binary).resolve(), browser, place)
+        demo = Demo(Path(binary).resolve(), browser, demo_folder)
 
         def save(page, name):
             page.mouse.move(0, 0)
-            page.evaluate("() => Promise.all([...document.images].filter(image => image.src).map(image => image.decode()))")
+            images = "[...document.images].filter(image => image.src)"
+            page.evaluate(f"() => Promise.all({images}.map(image => image.decode()))")
             pictures.append(folder / f"{name}.png")
             page.screenshot(path=pictures[-1], animations="disabled", caret="hide")
 
         try:
-            page = demo.open(size=(1160, 696), **look)
+            page = demo.open(size=(1160, 696), dark=is_dark)
             publish(page, "Ines Tavoro", "A Window Left Open")
             expect(page.locator("#published")).to_contain_text("Notified 4 users.")
-            narrow = demo.open(size=NARROW, scale=1.5, **look)
+            narrow = demo.open(size=NARROW, scale=1.5, dark=is_dark)
             for page, name in ((narrow, "widget"), (page, "demo")):
                 page.evaluate("scrollTo(0, 0)")
                 bell(page).click()
@@ -43,11 +44,11 @@ def main(binary, chromium, folder, *modes):
                 page.keyboard.press("Escape")
             send(page)
             expect(page.locator("#sent")).to_contain_text("They are listed below")
-            numbers = page.evaluate("() => fetch('/demo/mails').then(answer => answer.json()).then(({ emails }) => emails)")
-            number = next(email["number"] for email in numbers if email["user"] == "mara")
+            listed = page.evaluate("() => fetch('/demo/mails').then(response => response.json())")["emails"]
+            number = next(email["number"] for email in listed if email["user"] == "mara")
             preferences = page.locator("#links a").first.get_attribute("href")
-            for address, name in ((f"/demo/mails/{number}", "digest"), (preferences, "preferences")):
-                narrow.goto(demo.url.removesuffix("/demo") + address if address.startswith("/") else address)
+            for url, name in ((f"/demo/mails/{number}", "digest"), (preferences, "preferences")):
+                narrow.goto(demo.url.removesuffix("/demo") + url if url.startswith("/") else url)
                 save(narrow, name)
         finally:
             demo.stop()

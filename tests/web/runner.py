@@ -1,6 +1,6 @@
-"""How tests in Python are listed, run and counted.
+"""Registers and runs tests in Python.
 
-The rule: each runs once, and what is printed is what cargo prints, so that `scripts/test` counts it.
+Each test runs once. The output has cargo's format, because `scripts/test` counts the results.
 """
 
 import signal
@@ -18,22 +18,25 @@ def test(function):
     return function
 
 
-def run(what, names, body):
-    """Runs the tests whose names hold one of these, or all, by `body(test, number)`; says whether any failed."""
-    wanted = [one for one in TESTS if not names or any(name in one.__name__ for name in names)]
+def run(title, names, body):
+    """Calls `body(test, number)` for the tests whose names contain one of `names`, or for all. Returns whether any
+    failed."""
+    selected = [function for function in TESTS if not names or any(name in function.__name__ for name in names)]
     failed = 0
-    print(f"running {len(wanted)} {what}", flush=True)
-    for number, one in enumerate(wanted):
+    print(f"running {len(selected)} {title}", flush=True)
+    for number, function in enumerate(selected):
         try:
-            body(one, number)
-            print(f"test {one.__name__} ... ok", flush=True)
+            body(function, number)
+            print(f"test {function.__name__} ... ok", flush=True)
         except Exception:
             failed += 1
-            print(f"test {one.__name__} ... FAILED\n{traceback.format_exc()}", flush=True)
-    say(len(wanted) - failed, failed)
+            print(f"test {function.__name__} ... FAILED\n{traceback.format_exc()}", flush=True)
+    say(len(selected) - failed, failed)
     return bool(failed)
 
 
 def say(passed, failed, ignored=0):
+    """Prints the summary of the tests."""
     word = "FAILED" if failed else "ok"
-    print(f"test result: {word}. {passed} passed; {failed} failed; {ignored} ignored; 0 measured; 0 filtered out", flush=True)
+    counts = f"{passed} passed; {failed} failed; {ignored} ignored; 0 measured; 0 filtered out"
+    print(f"test result: {word}. {counts}", flush=True)

@@ -1,8 +1,7 @@
-"""What the browser tests play on: tidings with a store of its own, and a web site in front of it.
+"""Servers for tests: tidings with a store of its own, and a web site that forwards requests to it.
 
-The rule: the site is as strict as a site can be (a policy that allows no inline code and wants trusted
-types), and everything between browser and tidings goes through it, so that a test can count requests,
-expire a token, or take the server away.
+The content security policy of the site forbids inline code and requires trusted types. All requests of the browser
+to tidings go through the site, so that a test can count them, expire a token, or simulate a failure.
 """
 
 import json
@@ -30,21 +29,23 @@ STYLE = """
 header { display: flex; align-items: center; justify-content: space-between; padding: 12px 24px; }
 main { padding: 0 24px; max-width: 40rem; }
 """
-# What an application does: it takes the element's attributes from the query, and keeps what it hears.
+# The application sets the element's attributes from the query, and records the events of the widget.
 APP = """
 import '/widget.js';
 const query = new URLSearchParams(location.search);
-window.heard = [];
+window.received = [];
 window.details = [];
 for (const name of ['open', 'item', 'error', 'new', 'count']) {
   document.addEventListener('tidings-' + name, event => {
-    window.heard.push(name);
+    window.received.push(name);
     window.details.push(event.detail);
     if (name === 'item' && query.has('stay')) event.preventDefault();
   });
 }
 window.inbox = document.createElement('tidings-inbox');
-for (const [name, value] of query) if (!['stay', 'refresh', 'dir', 'lang'].includes(name)) inbox.setAttribute(name, value);
+for (const [name, value] of query) {
+  if (!['stay', 'refresh', 'dir', 'lang'].includes(name)) inbox.setAttribute(name, value);
+}
 if (query.has('refresh')) inbox.getToken = async () => (await fetch('/token')).text();
 document.querySelector('header').append(inbox);
 """
@@ -56,13 +57,13 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def until(what, seconds=20):
-    """Waits until `what()` is true, and returns it."""
-    end = time.monotonic() + seconds
-    while not (found := what()):
-        assert time.monotonic() < end, "it did not come to that in time"
+def until(condition, seconds=20):
+    """Waits until `condition()` is true, and returns its result. Fails after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not (result := condition()):
+        assert time.monotonic() < deadline, f"the condition was not met within {seconds} seconds"
         time.sleep(0.05)
-    return found
+    return result
 
 
 def end(process):
@@ -84,17 +85,18 @@ class Tidings:
         config = folder / "tidings.toml"
         config.write_text(f'store = "{store}"\n[server]\nkey = "{KEY}"\nlisten = "{self.url[7:]}"\n{more}')
         self.log = open(folder / "tidings.log", "wb")
-        quiet = {name: value for name, value in os.environ.items() if not name.startswith("TIDINGS_")}
-        self.process = subprocess.Popen([binary, "serve", "--config", config, *options], stdout=self.log, stderr=self.log, env=quiet)
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("TIDINGS_")}
+        command = [binary, "serve", "--config", config, *options]
+        self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log, env=environment)
         try:
-            until(self.ready)
-            with urllib.request.urlopen(self.url + "/widget.js", timeout=20) as answer:
-                self.widget = answer.read()
+            until(self.is_ready)
+            with urllib.request.urlopen(self.url + "/widget.js", timeout=20) as response:
+                self.widget = response.read()
         except BaseException:
             self.stop()
             raise
 
-    def ready(self):
+    def is_ready(self):
         assert self.process.poll() is None, Path(self.log.name).read_text()
         try:
             return self.ask("GET", "/readyz") is not None
@@ -102,44 +104,51 @@ class Tidings:
             return False
 
     def ask(self, method, path, body=None):
+        """Sends a request with the server's key, and returns the JSON of the response. Fails if it is an error."""
         data = None if body is None else json.dumps(body).encode()
         headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
+        request = urllib.request.Request(self.url + path, data, headers, method=method)
         try:
-            with urllib.request.urlopen(urllib.request.Request(self.url + path, data, headers, method=method), timeout=60) as answer:
-                return json.loads(answer.read() or b"{}") if "json" in answer.headers.get("Content-Type", "") else {}
-        except urllib.error.HTTPError as refused:
-            raise AssertionError(f"{method} {path}: {refused.read().decode()}") from None
+            with urllib.request.urlopen(request, timeout=60) as response:
+                is_json = "json" in response.headers.get("Content-Type", "")
+                return json.loads(response.read() or b"{}") if is_json else {}
+        except urllib.error.HTTPError as error:
+            raise AssertionError(f"{method} {path}: {error.read().decode()}") from None
 
     def counts(self, user):
         return self.ask("GET", f"/v1/users/{user}/feed/count")
 
-    def tell(self, user, things):
-        """Publishes things and waits until they are in the user's feed. A thing: an object's fields, and `event`'s."""
+    def publish(self, user, items):
+        """Publishes an event for each item, and waits until all are in the user's feed.
+
+        An item has the fields of an object, and those of its event in `event`.
+        """
         before = self.counts(user)["unread"]
         objects, events = [], []
-        for thing in things:
-            event = {"type": "Comment", "at": stamp(0), **thing.pop("event", {})}
-            thing.setdefault("id", f"Thing:{user}-{len(objects)}-{before}")
-            objects.append(thing)
-            events.append({**event, "objects": [thing["id"]], "to": [user]})
+        for item in items:
+            event = {"type": "Comment", "at": timestamp(0), **item.pop("event", {})}
+            item.setdefault("id", f"Thing:{user}-{len(objects)}-{before}")
+            objects.append(item)
+            events.append({**event, "objects": [item["id"]], "to": [user]})
         self.ask("POST", "/v1/objects", objects)
         self.ask("POST", "/v1/events", events)
-        until(lambda: self.counts(user)["unread"] == before + len(things))
+        until(lambda: self.counts(user)["unread"] == before + len(items))
 
     def stop(self):
         with self.log:
             end(self.process)
 
 
-def stamp(minutes_ago):
-    return (datetime.now(timezone.utc) - timedelta(minutes=minutes_ago)).isoformat(timespec="seconds").replace("+00:00", "Z")
+def timestamp(minutes_ago):
+    moment = datetime.now(timezone.utc) - timedelta(minutes=minutes_ago)
+    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 class Site:
-    """The web site, and what tests do to it."""
+    """The web site. Tests set its fields to change its responses."""
 
     def __init__(self, tidings):
-        self.tidings, self.seen = tidings, []
+        self.tidings = tidings
         self.reset()
         site = self
 
@@ -150,111 +159,122 @@ class Site:
                 pass
 
             def do_GET(self):
-                site.answer(self)
+                site.handle(self)
 
             do_POST = do_PUT = do_GET
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
-        self.server.handle_error = lambda *_: None  # browsers hang up
+        self.server.handle_error = lambda *_: None  # browsers close connections early
         self.url = f"http://127.0.0.1:{self.server.server_port}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def reset(self):
-        self.down = self.slow = False
-        self.refusal = None  # the status that every request gets
+        self.is_down = self.is_slow = False
+        self.refusal_status = None  # the status of all responses, unless None
         self.style, self.policy = STYLE, POLICY
         self.tokens = {"good"}
         self.next_token = "good"
-        self.streams = None  # while None, the stream is whatever tidings makes of it
-        self.seen = []
+        self.open_streams = None  # if None, tidings serves the streams
+        self.requests = []
 
     def page(self, user, **attributes):
         return f"{self.url}/?" + urllib.parse.urlencode({"user": user, "token": "good", **attributes})
 
-    def asked(self, method, part):
-        return [entry for entry in list(self.seen) if entry["method"] == method and part in entry["path"]]
+    def requests_to(self, method, part):
+        """Returns the requests whose paths contain `part`."""
+        return [entry for entry in list(self.requests) if entry["method"] == method and part in entry["path"]]
 
-    def stream(self, counts):
-        """Sends an event to everybody who holds the fake stream."""
-        until(lambda: self.streams)
-        for held in self.streams:
-            held.put(counts)
+    def send_event(self, counts):
+        """Sends an event on each open stream."""
+        until(lambda: self.open_streams)
+        for events in self.open_streams:
+            events.put(counts)
 
-    def answer(self, request):
+    def handle(self, request):
         path, _, query = request.path.partition("?")
         if path == "/":
-            words = dict(urllib.parse.parse_qsl(query))
+            parameters = dict(urllib.parse.parse_qsl(query))
+            language, direction = parameters.get("lang", "en"), parameters.get("dir", "ltr")
             body = (
-                f'<!DOCTYPE html><html lang="{words.get("lang", "en")}" dir="{words.get("dir", "ltr")}"><meta charset="utf-8">'
-                '<meta name="viewport" content="width=device-width, initial-scale=1"><title>A page</title><link rel="stylesheet" href="/style.css">'
-                '<header><b>The works</b></header><main><h1>A page</h1><p>It has a bell.</p></main><script type="module" src="/app.js"></script></html>'
+                f'<!DOCTYPE html><html lang="{language}" dir="{direction}"><meta charset="utf-8">'
+                '<meta name="viewport" content="width=device-width, initial-scale=1"><title>A page</title>'
+                '<link rel="stylesheet" href="/style.css"><header><b>The works</b></header>'
+                '<main><h1>A page</h1><p>It has a bell.</p></main>'
+                '<script type="module" src="/app.js"></script></html>'
             )
-            return self.send(request, 200, "text/html; charset=utf-8", body.encode(), {"Content-Security-Policy": self.policy})
+            headers = {"Content-Security-Policy": self.policy}
+            return self.respond(request, 200, "text/html; charset=utf-8", body.encode(), headers)
         if path == "/app.js":
-            return self.send(request, 200, "text/javascript", APP.encode())
+            return self.respond(request, 200, "text/javascript", APP.encode())
         if path == "/widget.js":
-            return self.send(request, 200, "text/javascript", self.tidings.widget)
+            return self.respond(request, 200, "text/javascript", self.tidings.widget)
         if path == "/widget.json":
             return self.forward_texts(request)
         if path == "/style.css":
-            return self.send(request, 200, "text/css", self.style.encode())
+            return self.respond(request, 200, "text/css", self.style.encode())
         if path == "/favicon.ico":
-            return self.send(request, 200, "image/x-icon", b"")
+            return self.respond(request, 200, "image/x-icon", b"")
         if path == "/token":
-            self.seen.append({"method": "GET", "path": path})
-            return self.send(request, 200, "text/plain", self.next_token.encode())
+            self.requests.append({"method": "GET", "path": path})
+            return self.respond(request, 200, "text/plain", self.next_token.encode())
         if path.startswith("/pictures/"):
             hue = path[10:].partition(".")[0]
             if not hue.isdigit():
-                return self.send(request, 404, "text/plain", b"")
-            return self.send(request, 200, "image/svg+xml", picture(int(hue)))
+                return self.respond(request, 404, "text/plain", b"")
+            return self.respond(request, 200, "image/svg+xml", svg_picture(int(hue)))
         if path.startswith("/works/"):
-            return self.send(request, 200, "text/html", b"<!DOCTYPE html><html lang=en><title>A work</title><h1>A work</h1></html>")
+            body = b"<!DOCTYPE html><html lang=en><title>A work</title><h1>A work</h1></html>"
+            return self.respond(request, 200, "text/html", body)
         if path.startswith("/v1/"):
             return self.forward(request)
-        return self.send(request, 404, "text/plain", b"")
+        return self.respond(request, 404, "text/plain", b"")
 
     def forward_texts(self, request):
-        with urllib.request.urlopen(self.tidings.url + request.path) as answer:
-            return self.send(request, 200, answer.headers["Content-Type"], answer.read())
+        with urllib.request.urlopen(self.tidings.url + request.path) as response:
+            return self.respond(request, 200, response.headers["Content-Type"], response.read())
 
     def forward(self, request):
-        """Hands a request of the widget to tidings, with the server's key for the user's token."""
+        """Forwards a request of the widget to tidings, with the server's key instead of the user's token."""
         body = request.rfile.read(int(request.headers.get("Content-Length") or 0))
         entry = {"method": request.command, "path": request.path, "status": 0, "body": body.decode()}
-        self.seen.append(entry)
-        if self.down:
+        self.requests.append(entry)
+        if self.is_down:
             request.close_connection = True
             request.connection.shutdown(socket.SHUT_RDWR)
             return None
-        if self.refusal:
-            entry["status"] = self.refusal
-            return self.send(request, self.refusal, "application/problem+json", b"{}")
+        if self.refusal_status:
+            entry["status"] = self.refusal_status
+            return self.respond(request, self.refusal_status, "application/problem+json", b"{}")
         if request.headers.get("Authorization", "")[7:] not in self.tokens:
             entry["status"] = 401
-            return self.send(request, 401, "application/problem+json", b"{}")
-        if request.path.endswith("/feed/stream") and self.streams is not None:
-            return self.hold(request)
+            return self.respond(request, 401, "application/problem+json", b"{}")
+        if request.path.endswith("/feed/stream") and self.open_streams is not None:
+            return self.hold_stream(request)
         headers = {"Authorization": f"Bearer {KEY}"}
         for name in ("If-None-Match", "Content-Type"):
             if name in request.headers:
                 headers[name] = request.headers[name]
-        if self.slow:
+        if self.is_slow:
             time.sleep(0.7)
-        ask = urllib.request.Request(self.tidings.url + request.path, body or None, headers, method=request.command)
+        url = self.tidings.url + request.path
+        forwarded = urllib.request.Request(url, body or None, headers, method=request.command)
         try:
-            answer = urllib.request.urlopen(ask)
-        except urllib.error.HTTPError as refused:
-            answer = refused
-        with answer:
-            entry["status"] = answer.status
-            kept = {name: answer.headers[name] for name in ("ETag", "Cache-Control") if name in answer.headers}
-            return self.send(request, answer.status, answer.headers.get("Content-Type"), answer.read(), {**kept, "X-Poll-Interval": "1"})
+            response = urllib.request.urlopen(forwarded)
+        except urllib.error.HTTPError as error:
+            response = error
+        with response:
+            entry["status"] = response.status
+            headers = {name: response.headers[name] for name in ("ETag", "Cache-Control") if name in response.headers}
+            headers["X-Poll-Interval"] = "1"
+            content_type = response.headers.get("Content-Type")
+            return self.respond(request, response.status, content_type, response.read(), headers)
 
-    def hold(self, request):
-        held, holders = queue.Queue(), self.streams
-        holders.append(held)
+    def hold_stream(self, request):
+        """Sends the events of `send_event` until the browser closes the stream."""
+        # A reset replaces the list of the site.
+        events, open_streams = queue.Queue(), self.open_streams
+        open_streams.append(events)
         request.close_connection = True
         request.send_response(200)
         request.send_header("Content-Type", "text/event-stream")
@@ -262,20 +282,20 @@ class Site:
         try:
             while True:
                 try:
-                    counts = held.get(timeout=0.5)
+                    counts = events.get(timeout=0.5)
                     text = f"id: {counts['cursor']}\ndata: {json.dumps(counts)}\n\n"
                 except queue.Empty:
-                    text = ": still here\n\n"
+                    text = ": heartbeat\n\n"
                 request.wfile.write(text.encode())
                 request.wfile.flush()
         except OSError:
-            holders.remove(held)
+            open_streams.remove(events)
 
-    def send(self, request, status, kind, body, headers=()):
+    def respond(self, request, status, content_type, body, headers=()):
         try:
             request.send_response(status)
-            if kind:
-                request.send_header("Content-Type", kind)
+            if content_type:
+                request.send_header("Content-Type", content_type)
             for name, value in dict(headers).items():
                 request.send_header(name, value)
             if status != 304:
@@ -287,9 +307,10 @@ class Site:
             request.close_connection = True
 
 
-def picture(hue):
+def svg_picture(hue):
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="160" height="120"><rect width="160" height="120" fill="hsl({hue},45%,78%)"/>'
+        '<svg xmlns="http://www.w3.org/2000/svg" width="160" height="120">'
+        f'<rect width="160" height="120" fill="hsl({hue},45%,78%)"/>'
         f'<circle cx="{40 + hue % 80}" cy="50" r="34" fill="hsl({(hue + 40) % 360},55%,55%)"/>'
         f'<path d="M0 120 70 60l40 34 30-20 20 46z" fill="hsl({(hue + 200) % 360},35%,35%)"/></svg>'
     ).encode()

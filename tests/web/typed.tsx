@@ -1,4 +1,4 @@
-// Read by TypeScript: how applications use the types of the widget's packages.
+// Uses the types of the widget's packages as applications do. The tests compile this file, and do not run it.
 import type {} from 'tidings-inbox/jsx';
 import type {} from 'tidings-inbox/vue';
 import { TidingsInbox as Element } from 'tidings-inbox';
@@ -16,7 +16,7 @@ export const component = (
   <TidingsInbox user="mara" stream className="bell" getToken={() => 'token'} renderItem={item => <b>{item.object.title}</b>}
     onCount={event => event.detail.unseen.toFixed()} onItem={event => event.preventDefault()} />
 );
-// @ts-expect-error There is no such attribute.
+// @ts-expect-error The component has no attribute `usr`.
 export const wrong = <TidingsInbox usr="mara" />;
 
 export const vue = h(VueInbox, { user: 'mara', getToken: () => 'token', onItem: (event: CustomEvent) => event.preventDefault() });
