@@ -1,14 +1,13 @@
 // <tidings-inbox>: a bell, a badge and a panel with a user's feed (docs/widget.md).
-// The server computes the counts. A mark shows at once on its items; the counts follow.
-// Its texts come from the server too (`widget.json`). Until they arrive, it shows their names.
+// The server computes the counts. A mark changes items at once, and counts after the response.
+// The texts come from `widget.json`. Until it is loaded, the element shows their names.
 
 const ICONS = {
   bell: 'M6 9a6 6 0 0 1 12 0c0 6 3 8 3 8H3s3-2 3-8M10 20h4',
   close: 'm6 6 12 12M18 6 6 18',
   archive: 'M3 4h18v5H3zM5 9v11h14V9', preferences: 'M4 7h9M19 7h1M4 17h1M11 17h9M16 4v6M8 14v6',
 };
-// Variables with the prefix `--_` (accent, ink, paper, dim, line, hover) are private. They are set
-// inside the shadow tree, so pages cannot change them.
+// Variables with `--_` (accent, ink, paper, dim, line, hover) are private to the shadow tree.
 const CSS = `
 :host{display:inline-block}
 :host([inline]){display:block}
@@ -66,7 +65,7 @@ img{width:100%;height:100%;object-fit:cover}
 .empty{padding:48px 32px;text-align:center}
 `;
 
-// `name` is `tag.class`; the class is also the CSS part. Functions in `attrs` become listeners. Falsy children are left out.
+// `name` is `tag.class`; the class is also the CSS part. Functions in `attrs` become listeners.
 const el = (name, attrs, ...kids) => {
   const [tag, part] = name.split('.'), node = /svg|path/.test(tag) ? document.createElementNS('http://www.w3.org/2000/svg', tag) : document.createElement(tag);
   for (const [key, value] of Object.entries({ class: part, part, ...attrs })) {
@@ -77,7 +76,7 @@ const el = (name, attrs, ...kids) => {
   return node;
 };
 const icon = name => el('svg', { viewBox: '0 0 24 24' }, el('path', { d: ICONS[name] }));
-// The element shows the text `text` of the widget: see `#render`.
+// `#render` sets the label from the text `text`.
 const button = (text, click, href) => el(`${href ? 'a' : 'button'}.icon ${text}`, { 'data-text': text, click, href }, icon(text));
 const act = (text, click, attrs) => el(`button.act ${text}`, { 'data-text': text, click, ...attrs });
 const safe = url => {
@@ -115,7 +114,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     if (this.#ui) this.#resume();
     else {
       this.#build();
-      // A page may have set it before this class was defined. Then it hides the setter.
+      // A property set before this class was defined hides the setter.
       const { getToken } = this;
       delete this.getToken;
       this.getToken = getToken;
@@ -163,7 +162,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     root.append(ui.bell, ui.status, ui.panel);
   }
 
-  // With `reset`, nothing remains of the previous user: no token, no item.
+  // With `reset`, forgets the token and the items of the previous user.
   #start(reset) {
     if (reset) {
       this.#auth = { token: this.getAttribute('token') };
@@ -175,7 +174,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     this.#items = this.#error = this.#gone = this.#next = null;
     this.#unfolded.clear();
     this.#render();
-    // Later, so that attributes that change together cause one request.
+    // Deferred, so attributes that change together cause one request.
     queueMicrotask(() => this.#resume());
   }
 
@@ -204,7 +203,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
   }
 
   async #ask(path, init, cut = AbortSignal.timeout(2e4)) {
-    // A mark is sent even if the element is removed meanwhile.
+    // Removing the element does not cancel a mark.
     const signal = init?.keepalive ? cut : AbortSignal.any([this.#life.signal, cut]), get = this.#getToken, auth = this.#auth;
     const url = `${this.#base}v1/users/${encodeURIComponent(this.getAttribute('user'))}/${path}`;
     let used = null;
@@ -262,7 +261,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     });
   }
 
-  // Asks for missing texts too.
+  // Schedules the next poll, and loads missing texts.
   #wait(least = 0) {
     clearTimeout(this.#timer);
     const error = this.#error, url = `${this.#base}widget.json?lang=${this.#lang}`;
@@ -318,7 +317,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     const { items } = data;
     if (items) {
       const old = this.#items ?? [], end = items.at(-1)?.id, at = old.findIndex(item => item.id === end);
-      // A group with a new item has moved up, into `items`.
+      // A group with a new item moves up into `items`.
       const below = data.next && at >= 0 ? old.slice(at + 1).filter(({ id, path }) => !items.some(item => item.id === id || path && item.path === path)) : [];
       if (!below.length) this.#next = data.next;
       this.#items = [...items.map(item => {
@@ -412,7 +411,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     return this.#try(async () => {
       const all = await this.#inside(item.path);
       this.#unfolded.add(item.path);
-      // The answers to polls that were sent before are ignored.
+      // Ignores the responses to earlier polls.
       this.#marks++;
       this.#items = this.#items.flatMap(one => one.path === item.path ? all : one);
       this.#render();
@@ -523,7 +522,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     const { feed, more, panel } = this.#ui, { key, ctrlKey } = event, all = [...feed.children];
     const active = event.composedPath()[0], at = all.findIndex(node => node.matches(':focus-within'));
     let to;
-    // Items of the page may have fields of their own.
+    // Items that the page renders may contain fields.
     if (active.closest('input,textarea,[contenteditable]')) return;
     if (key === 'PageDown') to = all[at + 1] ?? void this.#more();
     else if (key === 'PageUp') to = all[at - 1];

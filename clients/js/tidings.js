@@ -2,7 +2,7 @@
 // Every request can be repeated safely, so temporary failures are retried.
 
 const GROUPED = { group: 'about' };
-const SHORTEST = 0.05; // seconds that must remain for another request
+const MIN_SECONDS = 0.05; // seconds that must remain for another request
 
 // A failed call. `code` is an error code of the server or of this client.
 export class TidingsError extends Error {
@@ -13,63 +13,63 @@ export class TidingsError extends Error {
   }
 }
 
-// Builds the path and query. Names must not be empty, `.` or `..`, because HTTP clients resolve them.
-const place = (names, query = {}) => {
+// Builds the path and query. Names must not be empty, `.` or `..`: HTTP clients resolve them.
+const buildPath = (names, query = {}) => {
   for (const name of names) {
     if (name != null && !/^\.{0,2}$/.test(name)) continue;
     throw new TidingsError('invalid_parameter', `"${name}" cannot be a part of a path`);
   }
-  const said = Object.entries(query).filter(([, value]) => value != null);
-  const search = said.map(pair => pair.map(encodeURIComponent).join('=')).join('&');
+  const pairs = Object.entries(query).filter(([, value]) => value != null);
+  const search = pairs.map(pair => pair.map(encodeURIComponent).join('=')).join('&');
   return `/v1/${names.map(encodeURIComponent).join('/')}${search && `?${search}`}`;
 };
 
 // Splits records into bodies of at most 1,000 records and 15 MiB each. The server accepts 16 MiB.
-function* cut(records) {
+function* split(records) {
   const encoder = new TextEncoder();
-  let held = [], size = 0;
+  let chunk = [], size = 0;
   for (const record of records) {
     const json = JSON.stringify(record), bytes = encoder.encode(json).length + 1;
-    if (held.length === 1000 || (held.length && size + bytes > 15 << 20)) {
-      yield `[${held}]`;
-      [held, size] = [[], 0];
+    if (chunk.length === 1000 || (chunk.length && size + bytes > 15 << 20)) {
+      yield `[${chunk}]`;
+      [chunk, size] = [[], 0];
     }
-    held.push(json);
+    chunk.push(json);
     size += bytes;
   }
-  if (held.length) yield `[${held}]`;
+  if (chunk.length) yield `[${chunk}]`;
 }
 
 // Returns the seconds of `Retry-After`. A date is compared with the `Date` of the response.
-const waitSaid = headers => {
-  const said = headers.get('retry-after') ?? '';
-  if (/^\d+$/.test(said)) return +said;
+const parseRetryAfter = headers => {
+  const value = headers.get('retry-after') ?? '';
+  if (/^\d+$/.test(value)) return +value;
   const now = Date.parse(headers.get('date')) || Date.now();
-  const seconds = /GMT$/.test(said) ? (Date.parse(said) - now) / 1e3 : NaN;
+  const seconds = /GMT$/.test(value) ? (Date.parse(value) - now) / 1e3 : NaN;
   return Number.isNaN(seconds) ? undefined : Math.max(0, seconds);
 };
 
-const refusal = ({ status, headers }, text) => {
+const errorFrom = ({ status, headers }, text) => {
   let problem;
   try { problem = JSON.parse(text); } catch {} // such as an HTML page of a proxy
   const { code, detail, location } = problem ?? {};
   return new TidingsError(code ?? 'no_code', detail ?? 'no detail was given', {
     status, location, requestId: headers.get('x-request-id') ?? undefined,
-    retryable: [429, 502, 503, 504].includes(status), retryAfter: waitSaid(headers),
+    retryable: [429, 502, 503, 504].includes(status), retryAfter: parseRetryAfter(headers),
   });
 };
 
-const said = ({ status, text }) => {
+const parse = ({ status, text }) => {
   if (status === 204) return undefined;
   try {
     return JSON.parse(text);
   } catch {
-    const why = 'the answer is not JSON; is this the address of tidings?';
-    throw new TidingsError('invalid_answer', why, { status });
+    const detail = 'the answer is not JSON; is this the address of tidings?';
+    throw new TidingsError('invalid_answer', detail, { status });
   }
 };
 
-const checked = token => {
+const checkToken = token => {
   const bare = typeof token === 'string' ? token.trim() : '';
   if (/^[\x21-\x7e]+$/.test(bare)) return bare;
   throw new TidingsError('invalid_token', 'a token is text of visible ASCII characters');
@@ -81,7 +81,7 @@ const newKey = () => {
 };
 
 // Calls `stop` after `seconds`, or when `signal` is aborted. The returned function cancels it.
-const alarm = (seconds, signal, stop) => {
+const startTimer = (seconds, signal, stop) => {
   const aborted = () => stop(signal.reason), timer = setTimeout(stop, seconds * 1e3);
   signal?.addEventListener('abort', aborted);
   return () => {
@@ -93,7 +93,7 @@ const alarm = (seconds, signal, stop) => {
 const sleepFor = async (seconds, signal) => {
   signal?.throwIfAborted();
   let off;
-  await new Promise(done => { off = alarm(seconds, signal, done); });
+  await new Promise(done => { off = startTimer(seconds, signal, done); });
   off();
   signal?.throwIfAborted();
 };
@@ -107,17 +107,17 @@ export class Tidings {
   } = {}) {
     this.#url = new URL(url, globalThis.location?.href).href.replace(/\/+$/, '');
     if (typeof token === 'function') this.#callback = token;
-    else if (token != null) this.#token = checked(token);
+    else if (token != null) this.#token = checkToken(token);
     [this.#timeout, this.#deadline, this.#attempts] = [timeout, deadline, attempts];
     [this.#fetch, this.#sleep, this.#now, this.#random] = [fetch, sleep, now, random];
   }
 
-  // Returns the token. If it is `used`, the callback returns a new one, which concurrent calls share.
-  async #bearer(used) {
-    if (this.#callback && this.#token === used) {
+  // Returns the token. If it is `rejected`, calls the callback once for all concurrent calls.
+  async #bearer(rejected) {
+    if (this.#callback && this.#token === rejected) {
       this.#renewal ??= (async () => {
         try {
-          this.#token = checked(await this.#callback());
+          this.#token = checkToken(await this.#callback());
         } catch (cause) {
           throw new TidingsError('no_token', `${cause}`, { retryable: true, cause });
         }
@@ -128,87 +128,88 @@ export class Tidings {
   }
 
   // Sends one request. Returns the answer or a TidingsError within `seconds`; throws on abort.
-  async #once(method, where, { body, etag, keepalive, signal }, seconds, used) {
+  async #send(method, path, { body, etag, keepalive, signal }, seconds, rejected) {
     const control = new AbortController(), fetch = this.#fetch;
-    const off = alarm(seconds, signal, () => control.abort());
+    const off = startTimer(seconds, signal, () => control.abort());
     const over = new Promise((_, fail) => { control.signal.onabort = fail; });
     const headers = body === undefined ? {} : { 'content-type': 'application/json' };
     let token;
     try {
-      token = await Promise.race([this.#bearer(used), over]);
+      token = await Promise.race([this.#bearer(rejected), over]);
       if (token !== undefined) headers.authorization = `Bearer ${token}`;
       if (etag) headers['if-none-match'] = etag;
-      const answer = await fetch(this.#url + where, {
+      const answer = await fetch(this.#url + path, {
         method, headers, body, keepalive,
         signal: control.signal, redirect: 'manual', cache: 'no-store',
       });
       const { ok, status } = answer, text = await answer.text();
       if (ok || status === 304) return { status, headers: answer.headers, text };
-      return { token, error: refusal(answer, text) };
+      return { token, error: errorFrom(answer, text) };
     } catch (cause) {
       signal?.throwIfAborted();
-      const late = control.signal.aborted;
-      if (late && token === undefined) this.#renewal = undefined; // the callback may never settle
+      const timedOut = control.signal.aborted;
+      if (timedOut && token === undefined) this.#renewal = undefined; // it may never settle
       if (cause instanceof TidingsError) return { error: cause };
-      const why = late ? 'no answer in time' : [cause, cause.cause].filter(Boolean).join(': ');
-      const code = late ? 'timeout' : 'unreachable';
-      return { error: new TidingsError(code, why, { retryable: true, cause }) };
+      const causes = [cause, cause.cause].filter(Boolean).join(': ');
+      const detail = timedOut ? 'no answer in time' : causes;
+      const code = timedOut ? 'timeout' : 'unreachable';
+      return { error: new TidingsError(code, detail, { retryable: true, cause }) };
     } finally {
       off();
     }
   }
 
-  async #ask(method, where, options = {}) {
+  async #request(method, path, options = {}) {
     const { attempts = this.#attempts, signal } = options, end = this.#now() + this.#deadline;
-    let lost = false, used;
+    let lost = false, rejected;
     signal?.throwIfAborted();
     for (let tries = 1; ; tries++) {
-      const seconds = Math.max(SHORTEST, Math.min(this.#timeout, end - this.#now()));
-      const answer = await this.#once(method, where, options, seconds, used);
+      const seconds = Math.max(MIN_SECONDS, Math.min(this.#timeout, end - this.#now()));
+      const answer = await this.#send(method, path, options, seconds, rejected);
       const { error, token } = answer;
       if (!error) return answer;
       if (lost && method === 'DELETE' && error.code === 'unknown_user') {
         return { status: 204 }; // an earlier attempt deleted the user, but its answer was lost
       }
       lost ||= error.retryable && error.status !== 429 && error.code !== 'no_token';
-      const renew = error.status === 401 && this.#callback && used === undefined;
+      const renew = error.status === 401 && this.#callback && rejected === undefined;
       const again = renew || (error.retryable && tries < attempts);
-      const wait = renew ? 0 : this.#wait(error, tries);
-      if (!again || this.#now() + wait + SHORTEST >= end) throw error;
-      if (renew) used = token;
+      const wait = renew ? 0 : this.#backoff(error, tries);
+      if (!again || this.#now() + wait + MIN_SECONDS >= end) throw error;
+      if (renew) rejected = token;
       else await this.#sleep(wait, signal);
     }
   }
 
   // Returns the server's `Retry-After` plus a backoff with full jitter, in seconds.
-  #wait({ retryAfter = 0 }, tries, most = 20) {
+  #backoff({ retryAfter = 0 }, tries, most = 20) {
     return retryAfter + this.#random() * Math.min(most, 0.25 * 2 ** tries);
   }
 
-  async #take(method, names, value, options, query) {
+  async #call(method, names, value, options, query) {
     const body = value && JSON.stringify(value);
-    return said(await this.#ask(method, place(names, query), { ...options, body }));
+    return parse(await this.#request(method, buildPath(names, query), { ...options, body }));
   }
 
-  #get(names, options, query) { return this.#take('GET', names, undefined, options, query); }
+  #get(names, options, query) { return this.#call('GET', names, undefined, options, query); }
 
   // Writes one record by its path, or by the endpoint for many for names such as `..`.
   async #put(method, names, value, many, record, options) {
-    if (names.some(name => /^\.\.?$/.test(name))) await this.#many(many, [record], options);
-    else await this.#take(method, names, value, options);
+    if (names.some(name => /^\.\.?$/.test(name))) await this.#postMany(many, [record], options);
+    else await this.#call(method, names, value, options);
   }
 
-  async #many(what, records, options) {
-    let taken = 0;
-    for (const body of cut(records)) {
-      taken += said(await this.#ask('POST', place([what]), { ...options, body })).taken;
+  async #postMany(path, records, options) {
+    let count = 0;
+    for (const body of split(records)) {
+      count += parse(await this.#request('POST', buildPath([path]), { ...options, body })).taken;
     }
-    return taken;
+    return count;
   }
 
-  async *#pages(names, field, by, query, options) {
+  async *#pages(names, field, cursor, query, options) {
     for (let page; page?.next !== null;) {
-      page = await this.#get(names, options, page ? { ...query, [by]: page.next } : query);
+      page = await this.#get(names, options, page ? { ...query, [cursor]: page.next } : query);
       yield* page[field];
     }
   }
@@ -216,24 +217,25 @@ export class Tidings {
   async *#poll(names, query, { signal, onError } = {}) {
     let etag, last, failures = 0;
     while (!signal?.aborted) {
-      let news, wait;
+      let change, wait;
       try {
-        const answer = await this.#ask('GET', place(names, query), { etag, signal, attempts: 1 });
+        const path = buildPath(names, query);
+        const answer = await this.#request('GET', path, { etag, signal, attempts: 1 });
         const interval = answer.headers.get('x-poll-interval') ?? '';
         wait = Math.max(1, /^\d{1,4}$/.test(interval) ? +interval : 30) * (1 + this.#random() / 5);
         failures = 0;
         if (answer.status !== 304) {
           etag = answer.headers.get('etag');
-          if (answer.text !== last) news = said(answer);
+          if (answer.text !== last) change = parse(answer);
           last = answer.text;
         }
       } catch (error) {
         if (signal?.aborted) return;
         if (!(error.retryable || error.status >= 500)) throw error;
         onError?.(error);
-        wait = Math.min(3600, Math.max(1, this.#wait(error, ++failures, 300)));
+        wait = Math.min(3600, Math.max(1, this.#backoff(error, ++failures, 300)));
       }
-      if (news) yield news;
+      if (change) yield change;
       try {
         await this.#sleep(wait, signal);
       } catch (error) {
@@ -250,9 +252,9 @@ export class Tidings {
     const keyed = Array.from(events, event => ({ ...event, key: event.key ?? newKey() }));
     const receipts = [];
     try {
-      for (const body of cut(keyed)) {
-        const answer = await this.#ask('POST', place(['events']), { ...options, body });
-        receipts.push(...said(answer).events);
+      for (const body of split(keyed)) {
+        const answer = await this.#request('POST', buildPath(['events']), { ...options, body });
+        receipts.push(...parse(answer).events);
       }
     } catch (error) {
       const unsent = keyed.slice(receipts.length);
@@ -263,7 +265,7 @@ export class Tidings {
 
   event(id, options) { return this.#get(['events', id], options); }
   retract(type, objects, options) {
-    return this.#take('DELETE', ['events'], { type, objects }, options);
+    return this.#call('DELETE', ['events'], { type, objects }, options);
   }
 
   users({ after, limit = 1000, ...options } = {}) {
@@ -273,13 +275,13 @@ export class Tidings {
   putUser(id, user, options) {
     return this.#put('PUT', ['users', id], user, 'users', { ...user, id }, options);
   }
-  putUsers(users, options) { return this.#many('users', users, options); }
-  patchUser(id, patch, options) { return this.#take('PATCH', ['users', id], patch, options); }
-  deleteUser(id, options) { return this.#take('DELETE', ['users', id], undefined, options); }
+  putUsers(users, options) { return this.#postMany('users', users, options); }
+  patchUser(id, patch, options) { return this.#call('PATCH', ['users', id], patch, options); }
+  deleteUser(id, options) { return this.#call('DELETE', ['users', id], undefined, options); }
 
   preferences(user, options) { return this.#get(['users', user, 'preferences'], options); }
   putPreferences(user, preferences, options) {
-    return this.#take('PUT', ['users', user, 'preferences'], preferences, options);
+    return this.#call('PUT', ['users', user, 'preferences'], preferences, options);
   }
 
   follows(user, { after, limit = 1000, ...options } = {}) {
@@ -290,24 +292,24 @@ export class Tidings {
     return this.#put('PUT', names, undefined, 'follows', { user, key }, options);
   }
   unfollow(user, key, options) {
-    return this.#take('DELETE', ['users', user, 'follows', key], undefined, options);
+    return this.#call('DELETE', ['users', user, 'follows', key], undefined, options);
   }
   mutes(user, options) { return this.#get(['users', user, 'mutes'], options); }
   mute(user, subject, mute, options) {
-    return this.#take('PUT', ['users', user, 'mutes', subject], mute, options);
+    return this.#call('PUT', ['users', user, 'mutes', subject], mute, options);
   }
   unmute(user, subject, options) {
-    return this.#take('DELETE', ['users', user, 'mutes', subject], undefined, options);
+    return this.#call('DELETE', ['users', user, 'mutes', subject], undefined, options);
   }
 
-  putFollows(follows, options) { return this.#many('follows', follows, options); }
+  putFollows(follows, options) { return this.#postMany('follows', follows, options); }
 
   object(model, id, options) { return this.#get(['objects', model, id], options); }
   putObject(model, id, object, options) {
     const record = { ...object, id: `${model}:${id}` };
     return this.#put('PUT', ['objects', model, id], object, 'objects', record, options);
   }
-  putObjects(objects, options) { return this.#many('objects', objects, options); }
+  putObjects(objects, options) { return this.#postMany('objects', objects, options); }
   deleteObject(model, id, options) {
     const record = { id: `${model}:${id}`, notifiable: false }; // deleting withdraws an object
     return this.#put('DELETE', ['objects', model, id], undefined, 'objects', record, options);
@@ -324,8 +326,8 @@ export class Tidings {
   }
   count(user, options) { return this.#get(['users', user, 'feed', 'count'], options); }
   mark(user, mark, what, options) {
-    const kept = { keepalive: true, ...options }; // a click on a link may leave the page
-    return this.#take('POST', ['users', user, 'feed', 'marks'], { mark, ...what }, kept);
+    const withKeepalive = { keepalive: true, ...options }; // a click on a link may leave the page
+    return this.#call('POST', ['users', user, 'feed', 'marks'], { mark, ...what }, withKeepalive);
   }
   poll(user, options) { return this.#poll(['users', user, 'feed', 'count'], {}, options); }
   pollFeed(user, query, options) { return this.#poll(['users', user, 'feed'], query, options); }

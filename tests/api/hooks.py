@@ -1,8 +1,7 @@
-"""What Schemathesis is told because JSON Schema cannot say it.
+"""Schemathesis hooks for rules of the API that JSON Schema cannot express.
 
-The rule: the description says what it can; each exception here is named with its reason, and is as small as can
-be. What would be refused for such a reason is not sent, or the refusal is let pass where the request is seen to
-earn it; the same refusal of another request fails the run.
+Hooks change the generated requests to obey these rules, or ignore a rejection if the request broke one of
+them. Any other rejection of a valid request fails the run. Each exception is as narrow as possible.
 """
 
 import atexit
@@ -20,39 +19,45 @@ from hypothesis import strategies
 from schemathesis.openapi.checks import RejectedPositiveData
 
 COUNTS = Counter()
-DONE = set()
-USED = set()
-# Names that every database of zones has had for long.
-ZONES = ["Europe/Paris", "UTC", "America/Argentina/Buenos_Aires", "Asia/Kolkata", "Etc/GMT+12", "America/Port-au-Prince"]
+SUCCEEDED = set()
+USED_KEYS = set()
+# Every time zone database has had these names for years.
+ZONES = [
+    "Europe/Paris", "UTC", "America/Argentina/Buenos_Aires", "Asia/Kolkata", "Etc/GMT+12", "America/Port-au-Prince",
+]
 ADDRESSES = ["mara@example.org", "x@a.b", "ünal@müller.example"]
 
 
-def moments():
-    """Of an event: from the first day of the window on (the server's has 61 days), until now."""
+def event_times():
+    """Returns times from the last 60 days. The window of the server has 61 days."""
     now = datetime.now(timezone.utc)
     return [(now - timedelta(days=days, minutes=1)).isoformat(timespec="seconds") for days in (0, 1, 30, 59)]
 
 
-# Which zones there are: a list that grows every year, and would be an enum of 600.
+# The list of zones grows every year, and would be an enum of 600 names.
 schemathesis.openapi.format("time-zone", strategies.sampled_from(ZONES))
 
 
 @schemathesis.hook
 def before_load_schema(context, raw_schema):
     paths, schemas = raw_schema["paths"], raw_schema["components"]["schemas"]
-    # Which moments events can be of: the window moves with the clock.
-    schemas["Event"]["properties"]["at"] = {"enum": [None, *moments()]}
-    # Which cursors a page of suppressions gives: its last address, in hexadecimal digits.
-    [after] = [one for one in paths["/v1/suppressions"]["get"]["parameters"] if one["name"] == "after"]
+    # The window of allowed event times moves with the clock.
+    schemas["Event"]["properties"]["at"] = {"enum": [None, *event_times()]}
+    # A cursor of suppressions is the last address of a page, in hexadecimal digits.
+    parameters = paths["/v1/suppressions"]["get"]["parameters"]
+    [after] = [parameter for parameter in parameters if parameter["name"] == "after"]
     after["schema"] = {"enum": [text.encode().hex() for text in ADDRESSES]}
-    # What each event of a stream is: OpenAPI 3.1 describes the stream as one text.
+    # OpenAPI 3.1 describes a stream as one text. This describes one event of it.
     stream = paths["/v1/users/{id}/feed/stream"]["get"]["responses"]["200"]["content"]["text/event-stream"]
-    counted = {"type": "string", "contentMediaType": "application/json", "contentSchema": {"$ref": "#/components/schemas/Counts"}}
-    stream["schema"] = {"type": "object", "required": ["id", "data"], "properties": {"id": {"$ref": "#/components/schemas/Cursor"}, "data": counted}}
-    # Which ids there are: the server makes them.
-    for path, known in json.loads(os.environ.get("TIDINGS_API_IDS", "{}")).items():
-        paths[path]["parameters"] = [{"name": "id", "in": "path", "required": True, "schema": {"$ref": "#/components/schemas/Id"}, "example": known}]
-    # An id in the body of what has one in its path must be that one.
+    counts = {"$ref": "#/components/schemas/Counts"}
+    data = {"type": "string", "contentMediaType": "application/json", "contentSchema": counts}
+    fields = {"id": {"$ref": "#/components/schemas/Cursor"}, "data": data}
+    stream["schema"] = {"type": "object", "required": ["id", "data"], "properties": fields}
+    # The server generates these ids.
+    id_schema = {"$ref": "#/components/schemas/Id"}
+    for path, id in json.loads(os.environ.get("TIDINGS_API_IDS", "{}")).items():
+        paths[path]["parameters"] = [{"name": "id", "in": "path", "required": True, "schema": id_schema, "example": id}]
+    # An id in the body must equal the id in the path.
     for path, name in (("/v1/users/{id}", "User"), ("/v1/objects/{model}/{id}", "Object")):
         body = copy.deepcopy(schemas[name])
         del body["properties"]["id"]
@@ -63,28 +68,27 @@ def before_load_schema(context, raw_schema):
 def before_call(context, case, kwargs):
     if case.meta is None or not case.meta.generation.mode.is_positive:
         return
-    # JSON Schema takes 7.0 for an integer. Whole numbers are sent in digits alone, as ids are their digits.
-    whole = in_digits(case.body)
-    if whole is not case.body:
-        case.body = whole
-    # A header is of the request, so it is for one event, and says nothing else than that event's field does; and
-    # what was used before is another event's.
+    # JSON Schema accepts 7.0 as an integer. The server does not, because an id is the text of its digits.
+    body = with_integers(case.body)
+    if body is not case.body:
+        case.body = body
+    # The header needs a body of one event without a key of its own. A used key belongs to another event.
     body, key = case.body, (case.headers or {}).get("Idempotency-Key")
     if key is not None:
-        if isinstance(body, list) or isinstance(body, dict) and {"events", "key"} & set(body) or key in USED:
+        if isinstance(body, list) or isinstance(body, dict) and {"events", "key"} & set(body) or key in USED_KEYS:
             case.headers = {name: value for name, value in case.headers.items() if name != "Idempotency-Key"}
-        USED.add(key)
+        USED_KEYS.add(key)
 
 
-def in_digits(value):
-    """The same, if it has no number such as 7.0."""
+def with_integers(value):
+    """Converts numbers such as 7.0 to integers. Returns `value` itself if it has none."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, list):
-        items = [in_digits(item) for item in value]
+        items = [with_integers(item) for item in value]
         return items if any(new is not old for new, old in zip(items, value)) else value
     if isinstance(value, dict):
-        fields = {name: in_digits(field) for name, field in value.items()}
+        fields = {name: with_integers(field) for name, field in value.items()}
         return fields if any(fields[name] is not value[name] for name in value) else value
     return value
 
@@ -92,9 +96,12 @@ def in_digits(value):
 @schemathesis.hook
 def filter_failure(context, failure, case, response):
     if isinstance(failure, RejectedPositiveData):
-        for earned in (too_many_bytes, too_long_together, too_much_data, no_hours, no_brand, no_address, no_url):
-            if earned(case, response):
-                COUNTS["let pass: " + earned.__doc__] += 1
+        for is_exception in (
+            text_too_long, object_key_too_long, data_too_large, invalid_hours, unknown_brand, invalid_address,
+            invalid_url,
+        ):
+            if is_exception(case, response):
+                COUNTS["ignored rejections: " + is_exception.__doc__] += 1
                 return False
     return True
 
@@ -111,20 +118,20 @@ def texts(value):
             yield from texts(item)
 
 
-def too_many_bytes(case, response):
-    """a text has more bytes than are kept; maxLength counts characters"""
-    told = re.search(r"(?:longer than|more than the) ([0-9]+) (?:bytes|that can be kept)", response.text)
+def text_too_long(case, response):
+    """a text has too many bytes; maxLength counts characters"""
+    limit = re.search(r"(?:longer than|more than the) ([0-9]+) (?:bytes|that can be kept)", response.text)
     sent = (decoded(case.path_parameters), decoded(case.query), dict(case.headers or {}), case.body)
-    return told and any(len(text) <= int(told[1]) < len(text.encode()) for value in sent for text in texts(value))
+    return limit and any(len(text) <= int(limit[1]) < len(text.encode()) for value in sent for text in texts(value))
 
 
-def too_long_together(case, response):
-    """an object's key, its model and its id, has at most 256 bytes"""
-    named = decoded(case.path_parameters or {})
-    return "model" in named and len(f"{named['model']}:{named['id']}".encode()) > 256
+def object_key_too_long(case, response):
+    """an object's model and id have at most 256 bytes together"""
+    path = decoded(case.path_parameters or {})
+    return "model" in path and len(f"{path['model']}:{path['id']}".encode()) > 256
 
 
-def too_much_data(case, response):
+def data_too_large(case, response):
     """an event's data has at most 2 KiB of JSON"""
     body = case.body
     events = body if isinstance(body, list) else body.get("events", [body]) if isinstance(body, dict) else []
@@ -132,34 +139,35 @@ def too_much_data(case, response):
     return "that an event's data has" in response.text and any(size(event.get("data")) > 2000 for event in events)
 
 
-def no_hours(case, response):
-    """quiet hours end at another time than they begin, and a form says both or neither"""
+def invalid_hours(case, response):
+    """quiet hours must not end when they start, and a form needs both times or neither"""
     body = case.body if isinstance(case.body, dict) else {}
     users = [body, *(user for user in body.get("users", []) if isinstance(user, dict))] if body else case.body
     hours = [user.get("quiet") for user in users if isinstance(user, dict)] if isinstance(users, list) else []
     form = body.get("quiet-from", ""), body.get("quiet-to", "")
-    same = any(isinstance(one, dict) and one.get("from") == one.get("to") for one in hours)
-    return same or form[0] == form[1] != "" or bool(form[0]) != bool(form[1])
+    empty = any(isinstance(quiet, dict) and quiet.get("from") == quiet.get("to") for quiet in hours)
+    return empty or form[0] == form[1] != "" or bool(form[0]) != bool(form[1])
 
 
-def no_brand(case, response):
-    """a brand is one of the configuration"""
-    told = re.search(r'"brand \\"([a-z0-9_-]+)\\" is not configured', response.text)
-    named = case.body if isinstance(case.body, list) else [case.body]
-    named = [more for one in named if isinstance(one, dict) for more in [one, *one.get("users", []), *one.get("events", [])]]
-    return told and any(isinstance(one, dict) and one.get("brand") == told[1] for one in named)
+def unknown_brand(case, response):
+    """a brand must be configured"""
+    brand = re.search(r'"brand \\"([a-z0-9_-]+)\\" is not configured', response.text)
+    bodies = [body for body in (case.body if isinstance(case.body, list) else [case.body]) if isinstance(body, dict)]
+    records = [record for body in bodies for record in [body, *body.get("users", []), *body.get("events", [])]]
+    return brand and any(isinstance(record, dict) and record.get("brand") == brand[1] for record in records)
 
 
-def no_address(case, response):
-    """a domain beyond ASCII follows IDNA, and a local part has at most 64 bytes"""
+def invalid_address(case, response):
+    """a domain that is not ASCII must follow IDNA, and a local part has at most 64 bytes"""
     reason = re.search(r"domain that cannot receive email|local part longer than 64 bytes", response.text)
     sent = (decoded(case.path_parameters), decoded(case.query), case.body)
     return reason and any("@" in text and not text.isascii() for value in sent for text in texts(value))
 
 
-def no_url(case, response):
-    """an object's URL follows the URL Standard, and holds no character that cannot be seen"""
-    reason = re.search(r"object (?:url|image) .* (?:is not a web address|holds a character that cannot be seen)", response.text)
+def invalid_url(case, response):
+    """an object's URL must follow the URL Standard, without invisible characters"""
+    reason = re.search(
+        r"object (?:url|image) .* (?:is not a web address|holds a character that cannot be seen)", response.text)
     plain = re.compile(r"https?://[a-z0-9-]+(\.[a-z0-9-]+)*(:[0-9]{1,5})?(/[!-~]*)?", re.IGNORECASE)
     links = [text for text in texts(case.body) if re.match("https?:", text, re.IGNORECASE)]
     return reason and not all(plain.fullmatch(link) for link in links)
@@ -175,14 +183,14 @@ def decoded(value):
 def after_call(context, case, response):
     COUNTS["requests"] += 1
     if response.status_code < 400:
-        DONE.add(case.operation.label)
+        SUCCEEDED.add(case.operation.label)
     COUNTS[f"{response.status_code // 100}xx"] += 1
 
 
-def tell():
+def write_counts():
     with open(os.environ["TIDINGS_API_COUNTS"], "w", encoding="utf-8") as file:
-        json.dump({"counts": COUNTS, "done": sorted(DONE)}, file)
+        json.dump({"counts": COUNTS, "succeeded": sorted(SUCCEEDED)}, file)
 
 
 if "TIDINGS_API_COUNTS" in os.environ:
-    atexit.register(tell)
+    atexit.register(write_counts)

@@ -1,7 +1,7 @@
-"""What stands between a client and tidings, and goes wrong when it is told to.
+"""A proxy between a client and tidings that injects faults and records requests.
 
-The rule: it is told beforehand what happens to which of the next requests, so nothing depends on
-chance or time. What came is kept as it came, the target of the request to the byte.
+A test sets the faults of the next requests in advance, so no fault depends on chance or time.
+Request targets are recorded byte for byte.
 """
 
 import http.client
@@ -16,7 +16,7 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, *_):
-        pass  # clients hang up
+        pass  # clients close connections
 
     def start(self):
         threading.Thread(target=self.serve_forever, daemon=True).start()
@@ -24,103 +24,107 @@ class Server(ThreadingHTTPServer):
 
 
 class Proxy:
-    """A fault is `pass`, `cut` (the connection, before a request is read), `drop` (the request),
-    `lose` (the answer), `hold` (until `release`, then dropped), `drip` (an answer without end),
-    or `{"status", "headers", "body", "forward"}`: another answer, `forward` after the true one."""
+    """Forwards requests to `server_url` or `idle_url`, and applies the next fault to each request.
 
-    def __init__(self, behind, idle):
-        self.before, self.idle = urlsplit(behind).netloc, urlsplit(idle).netloc
+    The faults are: `pass`; `cut`, close the connection before reading a request; `drop` the request; `lose`
+    the response; `hold` the request until `release`, then drop it; `drip`, send a response without end; or
+    `{"status", "headers", "body", "forward"}`, send this response. With `forward`, the server gets the request,
+    and its response gets these headers.
+    """
+
+    def __init__(self, server_url, idle_url):
+        self.server, self.idle = urlsplit(server_url).netloc, urlsplit(idle_url).netloc
         proxy = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True  # an answer is two writes
+            disable_nagle_algorithm = True  # a response is two writes
 
             def log_message(self, *_):
                 pass
 
             def handle(self):
                 if proxy.faults and proxy.faults[0] == "cut":
-                    proxy.note({"fault": proxy.faults.pop(0)})
+                    proxy.record({"fault": proxy.faults.pop(0)})
                 else:
                     super().handle()
 
             def do_GET(self):
-                proxy.answer(self)
+                proxy.handle(self)
 
             do_POST = do_PUT = do_PATCH = do_DELETE = do_GET
 
-        self.ever = set()  # all methods and paths that tidings was asked
+        self.calls = set()  # methods and paths of all forwarded requests; `reset` keeps them
         self.reset()
         self.url = Server(("127.0.0.1", 0), Handler).start()
 
     def reset(self, faults=(), idle=False):
-        """Forgets all; from now on it stands before tidings, or before one that has no worker."""
-        self.behind = self.idle if idle else self.before
-        self.faults, self.seen, self.held = list(faults), [], threading.Event()
+        """Deletes the recorded requests. With `idle`, requests go to the server without a worker."""
+        self.upstream = self.idle if idle else self.server
+        self.faults, self.requests, self.released = list(faults), [], threading.Event()
 
     def release(self):
-        self.held.set()
+        self.released.set()
 
-    def note(self, entry):
-        self.seen.append(entry)
+    def record(self, entry):
+        self.requests.append(entry)
         return entry
 
-    def answer(self, request):
+    def handle(self, request):
         body = request.rfile.read(int(request.headers.get("Content-Length") or 0))
-        fault, held = (self.faults.pop(0) if self.faults else "pass"), self.held
+        fault, released = (self.faults.pop(0) if self.faults else "pass"), self.released
         headers = {name.lower(): value for name, value in request.headers.items()}
-        # `path` has lost a second slash at its start; the request line has not.
+        # `path` merges slashes at its start; the request line keeps them.
         target = request.requestline.split(" ")[1]
-        entry = self.note({
+        entry = self.record({
             "fault": fault, "method": request.command, "target": target, "headers": headers,
             "body": body.decode(), "status": None, "interval": None,
         })
         if fault == "hold":
-            held.wait(30)
+            released.wait(30)
         if fault in ("drop", "hold"):
             return self.hang_up(request)
         if fault == "drip":
-            return self.drip(request, held)
+            return self.drip(request, released)
         if isinstance(fault, dict) and not fault.get("forward"):
             entry["status"] = fault["status"]
-            said = fault.get("body", {})
-            text = said if isinstance(said, str) else json.dumps(said)
+            value = fault.get("body", {})
+            text = value if isinstance(value, str) else json.dumps(value)
             return self.send(request, fault["status"], fault.get("headers", {}), text.encode())
-        self.ever.add((request.command, target.partition("?")[0]))
-        answer, text = self.ask(request.command, target, request.headers, body)
-        entry["status"] = answer.status
-        entry["interval"] = answer.getheader("X-Poll-Interval")
+        self.calls.add((request.command, target.partition("?")[0]))
+        response, text = self.forward(request.command, target, request.headers, body)
+        entry["status"] = response.status
+        entry["interval"] = response.getheader("X-Poll-Interval")
         if fault == "lose":
             return self.hang_up(request)
-        kept = {name: value for name, value in answer.getheaders()
-                if name.lower() not in ("transfer-encoding", "content-length", "connection")}
+        headers = {name: value for name, value in response.getheaders()
+                   if name.lower() not in ("transfer-encoding", "content-length", "connection")}
         if isinstance(fault, dict):
-            kept.update(fault.get("headers", {}))
-        return self.send(request, answer.status, kept, text)
+            headers.update(fault.get("headers", {}))
+        return self.send(request, response.status, headers, text)
 
-    def ask(self, method, target, headers, body):
-        behind = http.client.HTTPConnection(self.behind, timeout=30)
+    def forward(self, method, target, headers, body):
+        connection = http.client.HTTPConnection(self.upstream, timeout=30)
         try:
-            behind.putrequest(method, target, skip_host=True, skip_accept_encoding=True)
+            connection.putrequest(method, target, skip_host=True, skip_accept_encoding=True)
             for name, value in headers.items():
                 if name.lower() not in ("connection", "transfer-encoding"):
-                    behind.putheader(name, value)
-            behind.endheaders(body or None)
-            answer = behind.getresponse()
-            return answer, answer.read()
+                    connection.putheader(name, value)
+            connection.endheaders(body or None)
+            response = connection.getresponse()
+            return response, response.read()
         finally:
-            behind.close()
+            connection.close()
 
     def hang_up(self, request):
         request.close_connection = True
         request.connection.shutdown(socket.SHUT_RDWR)
 
-    def drip(self, request, held):
+    def drip(self, request, released):
         request.close_connection = True
         try:
             request.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n")
-            while not held.wait(0.05):
+            while not released.wait(0.05):
                 request.wfile.write(b" ")
         except OSError:
             pass
@@ -139,8 +143,8 @@ class Proxy:
             request.close_connection = True
 
 
-def remote(proxy):
-    """A server through which tests in another language tell the proxy, and ask what it saw."""
+def start_control_server(proxy):
+    """Lets tests in other languages control the proxy over HTTP. Each response lists the recorded requests."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -155,6 +159,6 @@ def remote(proxy):
                 proxy.reset(json.loads(body), self.path == "/idle")
             elif self.path == "/release":
                 proxy.release()
-            proxy.send(self, 200, {}, json.dumps(proxy.seen).encode())
+            proxy.send(self, 200, {}, json.dumps(proxy.requests).encode())
 
     return Server(("127.0.0.1", 0), Handler).start()

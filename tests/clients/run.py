@@ -1,9 +1,8 @@
-"""The tests of the clients: `run.py TIDINGS NODE [NAME…]`, in a Python with the packages of
-tests/clients/requirements.txt. A NAME is a part of the name of a test.
+"""Tests the clients against `tidings serve`, through proxies that inject faults: `run.py TIDINGS NODE [NAME…]`.
 
-The rule: both clients talk to a real `tidings serve` through proxies that lose what they are told
-to lose. With TIDINGS_TEST_TSC=PATH, TypeScript reads the JavaScript types; without, that test
-is counted as ignored.
+With NAMEs, only the tests whose names contain one of them run. Python needs the packages of
+tests/clients/requirements.txt. TIDINGS_TEST_TSC is the path of the TypeScript compiler, which checks the
+types of the JavaScript client. Without it, that test counts as ignored.
 """
 
 import contextlib
@@ -16,83 +15,82 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/web"), str(ROOT / "clients/python")]
 
-import caller
+import fixture
 import packages as packages
 import python_calls as python_calls
 import python_retries as python_retries
 import runner
-import shapes
-from proxy import Proxy, remote
+import type_tests
+from proxy import Proxy, start_control_server
 from stage import KEY, Tidings
 
 
-class Node:
-    """A file of tests of the JavaScript client, in a process and with a proxy of its own."""
+class NodeTests:
+    """Runs a file of JavaScript tests in its own process and with its own proxy."""
 
     def __init__(self, node, file, tidings, idle, folder, names):
-        self.proxy, self.counted = Proxy(tidings.url, idle.url), folder / f"{file}.tap"
-        self.said = open(folder / f"{file}.txt", "w+")
+        self.proxy, self.report = Proxy(tidings.url, idle.url), folder / f"{file}.tap"
+        self.output = open(folder / f"{file}.txt", "w+")
         flags = [f"--test-name-pattern={name.replace('_', '[ -_]')}" for name in names]
-        for reporter, to in (("spec", "stdout"), ("tap", self.counted)):
-            flags += [f"--test-reporter={reporter}", f"--test-reporter-destination={to}"]
-        told = {
-            "TIDINGS_URL": tidings.url, "TIDINGS_KEY": KEY, "TIDINGS_SECRET": caller.SECRET,
-            "PROXY_URL": self.proxy.url, "PROXY_TOLD_AT": remote(self.proxy),
+        for reporter, destination in (("spec", "stdout"), ("tap", self.report)):
+            flags += [f"--test-reporter={reporter}", f"--test-reporter-destination={destination}"]
+        env = {
+            **os.environ,
+            "TIDINGS_URL": tidings.url, "TIDINGS_KEY": KEY, "TIDINGS_SECRET": fixture.SECRET,
+            "PROXY_URL": self.proxy.url, "PROXY_CONTROL_URL": start_control_server(self.proxy),
         }
         command = [node, "--test", *flags, ROOT / "tests/clients" / file]
-        self.process = subprocess.Popen(
-            command, env={**os.environ, **told}, stdout=self.said, stderr=self.said)
+        self.process = subprocess.Popen(command, env=env, stdout=self.output, stderr=self.output)
 
-    def ended(self):
-        """Prints what came of it, and says whether any failed."""
+    def wait(self):
+        """Prints the output and the summary. Returns whether a test failed."""
         code = self.process.wait()
-        self.said.seek(0)
-        print(self.said.read(), end="")
-        self.said.close()
-        lines = self.counted.read_text().splitlines() if self.counted.exists() else []
-        sums = dict(line[2:].rsplit(" ", 1) for line in lines if line.startswith("# "))
-        passed, skipped = int(sums.get("pass", 0)), int(sums.get("skipped", 0))
-        failed = max(int(sums.get("tests", 0)) - passed - skipped, int(code != 0))
+        self.output.seek(0)
+        print(self.output.read(), end="")
+        self.output.close()
+        lines = self.report.read_text().splitlines() if self.report.exists() else []
+        totals = dict(line[2:].rsplit(" ", 1) for line in lines if line.startswith("# "))
+        passed, skipped = int(totals.get("pass", 0)), int(totals.get("skipped", 0))
+        failed = max(int(totals.get("tests", 0)) - passed - skipped, int(code != 0))
         runner.say(passed, failed)
         return bool(failed)
 
 
-def stop(processes):
-    for process in processes:
-        process.process.kill()
-        process.process.wait()
+def kill(node_tests):
+    for tests in node_tests:
+        tests.process.kill()
+        tests.process.wait()
 
 
 def main(binary, node, *names):
     with tempfile.TemporaryDirectory() as folder:
-        tidings, idle = (Path(folder, name) for name in ("tidings", "idle"))
-        tidings.mkdir()
-        idle.mkdir()
-        files = ("retries.test.mjs", "calls.test.mjs")
-        processes = []
+        tidings_folder, idle_folder = (Path(folder, name) for name in ("tidings", "idle"))
+        tidings_folder.mkdir()
+        idle_folder.mkdir()
+        node_tests = []
         with contextlib.ExitStack() as stack:
-            tidings = Tidings(binary, tidings, caller.CONFIG)
+            tidings = Tidings(binary, tidings_folder, fixture.CONFIG)
             stack.callback(tidings.stop)
-            # Thousands of events would keep a worker from those that a test waits for.
-            idle = Tidings(binary, idle, caller.CONFIG, "--no-worker")
+            # A worker would process thousands of test events before those that a test waits for.
+            idle = Tidings(binary, idle_folder, fixture.CONFIG, "--no-worker")
             stack.callback(idle.stop)
-            stack.callback(stop, processes)
-            for file in files:
-                processes.append(Node(node, file, tidings, idle, Path(folder), names))
+            stack.callback(kill, node_tests)
+            for file in ("retries.test.mjs", "calls.test.mjs"):
+                node_tests.append(NodeTests(node, file, tidings, idle, Path(folder), names))
             proxy = Proxy(tidings.url, idle.url)
 
-            def body(one, number):
-                kind = getattr(one, "kind", None)
+            def run_test(test, number):
+                kind = getattr(test, "kind", None)
                 if kind is None:
-                    return one()
-                with caller.Caller(kind, number, tidings, proxy) as who:
-                    return one(who)
+                    return test()
+                with fixture.Fixture(kind, number, tidings, proxy) as test_fixture:
+                    return test(test_fixture)
 
-            failed = runner.run("tests of the Python client and of the types", names, body)
-            failed |= shapes.read_by_typescript(node, names)
-            failed |= any([process.ended() for process in processes])
+            failed = runner.run("tests of the Python client and of the types", names, run_test)
+            failed |= type_tests.check_with_typescript(node, names)
+            failed |= any([tests.wait() for tests in node_tests])
             if not names and not failed:
-                failed |= shapes.excluded([proxy, *[process.proxy for process in processes]])
+                failed |= type_tests.check_calls(proxy, [tests.proxy for tests in node_tests])
     return failed
 
 

@@ -1,5 +1,5 @@
-// Calls of the JavaScript client as an application makes them, for TypeScript to read, not to run.
-// The rule: what is marked as an error must be one, or TypeScript says so.
+// Calls of the JavaScript client that TypeScript checks. Nothing runs them.
+// Lines after @ts-expect-error must be wrong: TypeScript reports unused directives.
 
 import { Tidings, TidingsError } from '../../clients/js/tidings.js';
 import type { Counts, Event, Item, Receipt, UserView } from '../../clients/js/tidings.js';
@@ -26,7 +26,7 @@ try {
   if (error instanceof TidingsError) console.log(error.code, error.retryAfter, error.unsent);
 }
 
-// @ts-expect-error: whom does it concern?
+// @ts-expect-error: no audience
 await client.publish({ type: 'A', objects: 1 });
 // @ts-expect-error: two audiences
 await client.publish({ type: 'A', objects: 1, to: 2, followers_of: 3 });
@@ -36,7 +36,7 @@ await client.publish({ type: 'A', objects: 1, to: 2, two: 2 });
 await client.mark('mara', 'gone', { to: 'c20140419.1' });
 // @ts-expect-error: a cursor or ids
 await client.mark('mara', 'seen', { to: 'c20140419.1', ids: [] });
-// @ts-expect-error: the id is said before
+// @ts-expect-error: the first argument is the id
 await client.putUser('mara', { id: 'mara' });
-// @ts-expect-error: nobody
+// @ts-expect-error: no user
 await client.count();

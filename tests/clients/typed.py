@@ -1,6 +1,6 @@
-"""Calls of the Python client as an application makes them, for mypy to read; nothing runs them.
+"""Calls of the Python client that mypy checks. Nothing runs them.
 
-The rule: what is marked as ignored must be wrong, or mypy says that the mark is not needed.
+Lines with `type: ignore` must be wrong: mypy reports unused ignores.
 """
 
 from collections.abc import AsyncGenerator, Generator

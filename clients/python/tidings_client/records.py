@@ -1,7 +1,7 @@
-"""The types of requests and responses of tidings, and its error.
+"""The types of requests and responses, and the error of the clients.
 
-The names are those of openapi.json. Optional fields are in `total=False` parts. docs/api.md of
-tidings describes the fields.
+Types are named as in openapi.json, and docs/api.md of tidings describes their fields.
+Types that are named `…May` hold the optional fields.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class TidingsError(Exception):
         return " ".join(str(part) for part in (self.status, self.code) if part) + f": {self.detail}"
 
 
-def refusal(status: int, headers: Mapping[str, str], body: bytes) -> TidingsError:
+def error_from_response(status: int, headers: Mapping[str, str], body: bytes) -> TidingsError:
     """Returns the error of a failed response. `headers` must ignore case."""
     try:
         problem = dict(json.loads(body))
@@ -189,17 +189,17 @@ def refusal(status: int, headers: Mapping[str, str], body: bytes) -> TidingsErro
     return TidingsError(
         str(problem.get("code") or "no_code"), str(problem.get("detail") or "no detail was given"),
         status=status, location=problem.get("location"), request_id=headers.get("X-Request-Id"),
-        retryable=status in (429, 502, 503, 504), retry_after=_wait_said(headers),
+        retryable=status in (429, 502, 503, 504), retry_after=_retry_after(headers),
     )
 
 
-def _wait_said(headers: Mapping[str, str]) -> float | None:
+def _retry_after(headers: Mapping[str, str]) -> float | None:
     """Returns the seconds of `Retry-After`. A date is compared with the `Date` of the response."""
-    said = headers.get("Retry-After", "").strip()
-    if re.fullmatch("[0-9]+", said):
-        return float(said)
+    value = headers.get("Retry-After", "").strip()
+    if re.fullmatch("[0-9]+", value):
+        return float(value)
     try:
-        then = parsedate_to_datetime(said).timestamp()
+        then = parsedate_to_datetime(value).timestamp()
         sent = headers.get("Date")
         now = parsedate_to_datetime(sent).timestamp() if sent else time.time()
     except (ValueError, TypeError, OverflowError):
