@@ -20,7 +20,7 @@ sys.path[:0] = [str(HERE.parent / "web"), str(HERE.parents[1] / "scripts/lib")]
 
 import runner  # noqa: E402
 from mongo_wire import CommandFailed, Connection  # noqa: E402
-from stage import KEY, Tidings, until  # noqa: E402
+from stage import KEY, Tidings, wait_until  # noqa: E402
 
 # The longest window, so that the server accepts all days that the description allows.
 CONFIG = """
@@ -69,7 +69,7 @@ def create_records(tidings):
     tidings.ask("PUT", "/v1/objects/Artwork/A00001", {"title": "A Figure Bowing before a Seated Old Man"})
     tidings.ask("POST", "/v1/suppressions", {"address": "mara@example.org", "reason": "soft_bounces"})
     event = tidings.ask("POST", "/v1/events", {"type": "ArtworkPublished", "objects": "A00001", "to": users})["id"]
-    mara, noor = (until(lambda: tidings.ask("GET", f"/v1/batches?user={user}")["batches"])[0]["id"] for user in users)
+    mara, noor = (wait_until(lambda: tidings.ask("GET", f"/v1/batches?user={user}")["batches"])[0]["id"] for user in users)
     batch = "/v1/batches/{id}"
     return {"/v1/events/{id}": event, batch: mara, batch + "/close": mara, batch + "/cancel": noor}
 

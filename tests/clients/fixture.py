@@ -12,7 +12,7 @@ import time
 
 import httpx
 import runner
-from stage import KEY, until
+from stage import KEY, wait_until
 from tidings_client import AsyncClient, Client, TidingsError
 
 SECRET = "a-secret-of-at-least-32-characters-for-tests"
@@ -52,7 +52,7 @@ def publish_to_feed(fixture, count, **fields):
     ids = [f"Comment:{before + index}" for index in range(count)]
     events = [event(fixture.user, objects=[id], **fields) for id in ids]
     fixture.tidings.ask("POST", "/v1/events", events)
-    until(lambda: fixture.tidings.counts(fixture.user)["unread"] == before + count)
+    wait_until(lambda: fixture.tidings.counts(fixture.user)["unread"] == before + count)
     return ids
 
 

@@ -8,7 +8,7 @@ from itertools import islice
 from urllib.parse import quote
 
 from fixture import event, publish_to_feed, sync_and_async
-from stage import KEY, until
+from stage import KEY, wait_until
 from tidings_client import TidingsError
 
 # Names that a client must escape in paths.
@@ -176,7 +176,7 @@ def iterators_yield_all_groups_batches_users_and_follows(fixture):
     for key in ("acme", "globex", "initech"):
         publish_to_feed(fixture, 1, batch_key=key)
     batches = {"user": user, "limit": 1}
-    until(lambda: len(list(fixture.iterate(client.batches(batches)))) == 4)
+    wait_until(lambda: len(list(fixture.iterate(client.batches(batches)))) == 4)
     fixture.proxy.reset()
 
     groups = list(islice(fixture.iterate(client.all_groups(user, {"limit": 2})), 99))
@@ -304,19 +304,19 @@ def users_objects_and_preferences_are_written_changed_and_deleted(fixture):
     fixture.result(client.put_object("Work", user, {"title": "A Work", "data": {"year": 1785}}))
     assert fixture.result(client.object("Work", user))["data"] == {"year": 1785}
     fixture.result(client.publish(event(user, objects=[f"Work:{user}"])))
-    until(lambda: fixture.tidings.counts(user)["unread"] == 1)
+    wait_until(lambda: fixture.tidings.counts(user)["unread"] == 1)
     groups = fixture.result(client.groups(user))["groups"]
     assert [group["count"] for group in groups] == [1]
     fixture.result(client.delete_object("Work", user))
     assert fixture.result(client.object("Work", user))["notifiable"] is False
-    until(lambda: fixture.tidings.counts(user)["unread"] == 0)
+    wait_until(lambda: fixture.tidings.counts(user)["unread"] == 0)
 
     fixture.result(client.publish(event(user, objects=[f"Late:{user}"])))
-    until(lambda: fixture.tidings.counts(user)["unread"] == 1)
+    wait_until(lambda: fixture.tidings.counts(user)["unread"] == 1)
     retracted = fixture.result(client.retract("Comment", f"Late:{user}"))
     assert "no record of" in retracted.pop("warnings")[0]
     assert retracted == {"taken": 0, "omitted": 0, "objects": [f"Late:{user}"]}
-    until(lambda: fixture.tidings.counts(user)["unread"] == 0)
+    wait_until(lambda: fixture.tidings.counts(user)["unread"] == 0)
     fixture.result(client.delete_user(user))
     assert fixture.error(lambda: client.user(user)).code == "unknown_user"
 

@@ -11,7 +11,7 @@ from email.utils import formatdate
 
 import runner
 from fixture import event, sync_and_async, user_token
-from stage import KEY, until
+from stage import KEY, wait_until
 from tidings_client import AsyncClient, TidingsError
 
 RETRYABLE = [429, 502, 503, 504]
@@ -27,7 +27,7 @@ def a_retry_after_a_lost_response_sends_the_same_key_and_publishes_once(fixture)
     first, *retries = fixture.bodies()
     assert retries == [first, first] and len(first[0]["key"]) == 32, fixture.bodies()
     assert receipt["duplicate"]
-    until(lambda: fixture.tidings.counts(fixture.user)["unread"])
+    wait_until(lambda: fixture.tidings.counts(fixture.user)["unread"])
     progress = fixture.tidings.ask("GET", f"/v1/events/{receipt['id']}")
     assert progress["counts"] == {"people": 1, "pushed": 1, "capped": 0}, progress
     assert fixture.tidings.counts(fixture.user)["unread"] == 1

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "web"))
 
 import harness  # noqa: E402
 from harness import launch, record_errors, test  # noqa: E402
-from stage import KEY, ROOT, Tidings, end, free_port, until  # noqa: E402
+from stage import KEY, ROOT, Tidings, end, free_port, wait_until  # noqa: E402
 
 SECRET = "the-secret-of-the-tokens-of-these-tests"
 # The host of the configurations in the guide.
@@ -121,7 +121,7 @@ class Proxy:
             command = [nginx, "-p", folder, "-c", folder / "nginx.conf"]
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         stack.callback(end, self.process)
-        until(self.is_ready)
+        wait_until(self.is_ready)
         print(version.strip(), flush=True)
 
     def is_ready(self):
@@ -173,7 +173,7 @@ class OtherProxy:
             streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
             self.process = subprocess.Popen(self.command, **streams, env=environment)
         try:
-            until(lambda: self.status("/healthz") == 200)
+            wait_until(lambda: self.status("/healthz") == 200)
         except BaseException:
             self.__exit__()
             raise
@@ -240,7 +240,7 @@ def urls_in_responses_go_through_the_proxy(visitor):
     origin = proxy.url.removesuffix("/tidings")
     assert location.startswith("/tidings/v1/events/"), location
     assert proxy.curl_with_key("GET", origin + location).status == 200
-    until(lambda: visitor.tidings.counts("ada")["unread"] or None)
+    wait_until(lambda: visitor.tidings.counts("ada")["unread"] or None)
 
     groups = json.loads(proxy.curl_with_key("GET", "/v1/users/ada/feed?group=about").body)["groups"]
     page = proxy.curl_with_key("GET", origin + groups[0]["items_url"])
@@ -279,7 +279,7 @@ def links_forms_and_one_click_work_below_the_path(visitor):
         subprocess.run(command, check=True, capture_output=True, cwd=proxy.folder, timeout=60)
         return list((proxy.folder / "outbox").rglob("*.eml"))
 
-    [file] = until(sent_emails)
+    [file] = wait_until(sent_emails)
     message = email.message_from_bytes(file.read_bytes(), policy=policy.default)
     link = message["List-Unsubscribe"].strip("<>")
     assert link.startswith(f"{proxy.url}/u/"), link
@@ -368,7 +368,7 @@ def caddy_and_traefik_forward_requests_and_streams(visitor):
                 assert time.monotonic() - began < 5, f"{name}: the event is late"
                 stream.terminate()
             assert proxy.status("/healthz?last") == 200
-            until(lambda: "healthz?last" in proxy.log.read_text())
+            wait_until(lambda: "healthz?last" in proxy.log.read_text())
             assert "a-token" not in proxy.log.read_text(), f"the log of {name} has a token"
 
 

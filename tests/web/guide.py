@@ -24,7 +24,7 @@ from playwright.sync_api import expect, sync_playwright
 
 import harness
 from harness import bell, check_accessibility, launch, record_errors, save_screenshot, test
-from stage import ROOT, Tidings, free_port, until
+from stage import ROOT, Tidings, free_port, wait_until
 
 SECRET = "the-secret-of-the-guides-tokens--"
 COOKIE = "session=a-session-id"
@@ -76,7 +76,7 @@ class Endpoint:
         output = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         self.process = subprocess.Popen(command, cwd=folder, env=environment, **output)
         try:
-            until(self.is_ready)
+            wait_until(self.is_ready)
         except BaseException:
             self.stop()
             raise
@@ -228,7 +228,7 @@ def check_rendering(visitor, site, name):
     page.get_by_role("article").first.focus()
     page.keyboard.press("Delete")
     expect(page.locator("strong")).to_have_count(1)
-    until(lambda: visitor.tidings.counts("mara")["unread"] == 1)
+    wait_until(lambda: visitor.tidings.counts("mara")["unread"] == 1)
 
 
 @test

@@ -17,7 +17,7 @@ from playwright.sync_api import expect, sync_playwright
 
 import harness
 from harness import bell, check_accessibility, launch, record_errors, save_screenshot, test
-from stage import ROOT, Site, Tidings, timestamp, until
+from stage import ROOT, Site, Tidings, timestamp, wait_until
 
 TYPES = '[types.Reply]\nheading = "Replies"\nphrase = "replied to"\n'
 
@@ -113,7 +113,7 @@ def the_badge_is_exact_and_opening_marks_the_shown_items_as_seen(reader):
 
     expect(articles(page)).to_have_count(3)
     expect_badge(page, None)
-    until(lambda: reader.counts() == (0, 3))
+    wait_until(lambda: reader.counts() == (0, 3))
     save_screenshot(page, "open-light")
     check_accessibility(page)
     marks = [json.loads(mark["body"]) for mark in reader.site.requests_to("POST", "/feed/marks")]
@@ -125,13 +125,13 @@ def a_new_item_is_shown_announced_and_marked_as_seen(reader):
     reader.publish_items(1)
     page = reader.open()
     bell(page).click()
-    until(lambda: reader.counts() == (0, 1))
+    wait_until(lambda: reader.counts() == (0, 1))
 
     reader.tidings.publish(reader.name, [{"title": "A late thing"}])
 
     expect(articles(page).first).to_contain_text("A late thing")
     expect(page.get_by_role("status")).to_have_text("1 new")
-    until(lambda: reader.counts() == (0, 2))
+    wait_until(lambda: reader.counts() == (0, 2))
 
 
 @test
@@ -140,7 +140,7 @@ def an_unchanged_poll_receives_304(reader):
     page = reader.open()
     expect_badge(page, "1")
 
-    until(lambda: sum(entry["status"] == 304 for entry in reader.site.requests_to("GET", "/feed/count")) >= 2)
+    wait_until(lambda: sum(entry["status"] == 304 for entry in reader.site.requests_to("GET", "/feed/count")) >= 2)
 
 
 @test
@@ -152,7 +152,7 @@ def a_click_marks_as_read_and_follows_the_link(reader):
     articles(page).first.get_by_role("link").click()
 
     page.wait_for_url("**/works/1")
-    until(lambda: reader.counts() == (0, 1))
+    wait_until(lambda: reader.counts() == (0, 1))
 
 
 @test
@@ -164,7 +164,7 @@ def an_application_can_follow_the_link_itself(reader):
     articles(page).first.get_by_role("link").click()
 
     expect(page.get_by_role("dialog")).to_be_hidden()
-    until(lambda: reader.counts() == (0, 1))
+    wait_until(lambda: reader.counts() == (0, 1))
     assert "item" in page.evaluate("received") and "works" not in page.url
 
 
@@ -178,7 +178,7 @@ def an_item_opened_in_a_new_tab_is_marked_without_an_event(reader):
     with page.context.expect_page():
         articles(page).first.get_by_role("link").click(modifiers=["Control"])
 
-    until(lambda: reader.counts() == (0, 1))
+    wait_until(lambda: reader.counts() == (0, 1))
     assert "item" not in page.evaluate("received")
 
 
@@ -187,18 +187,18 @@ def archiving_can_be_undone(reader):
     reader.publish_items(3)
     page = reader.open()
     bell(page).click()
-    until(lambda: reader.counts() == (0, 3))
+    wait_until(lambda: reader.counts() == (0, 3))
 
     articles(page).nth(1).hover()
     articles(page).nth(1).get_by_role("button", name="Archive").click()
     expect(articles(page)).to_have_count(2)
-    until(lambda: reader.counts() == (0, 2))
+    wait_until(lambda: reader.counts() == (0, 2))
     save_screenshot(page, "archived")
     page.get_by_role("button", name="Undo").click()
 
     expect(articles(page)).to_have_count(3)
     expect(articles(page).nth(1)).to_contain_text("Budget")
-    until(lambda: reader.counts() == (0, 3))
+    wait_until(lambda: reader.counts() == (0, 3))
 
 
 @test
@@ -209,7 +209,7 @@ def everything_can_be_marked_as_read(reader):
 
     page.get_by_role("button", name="Mark all as read").click()
 
-    until(lambda: reader.counts() == (0, 0))
+    wait_until(lambda: reader.counts() == (0, 0))
     expect(page.locator("tidings-inbox .dot:visible")).to_have_count(0)
     expect(page.get_by_role("button", name="Mark all as read")).to_be_hidden()
 
@@ -251,7 +251,7 @@ def groups_are_folded_and_unfold_in_place(reader):
     bell(page).click()
     expect(articles(page)).to_have_count(2)
     expect(articles(page).first).to_contain_text("Study 4")
-    until(lambda: reader.counts() == (0, 6))
+    wait_until(lambda: reader.counts() == (0, 6))
     save_screenshot(page, "folded")
     check_accessibility(page)
 
@@ -268,7 +268,7 @@ def groups_are_folded_and_unfold_in_place(reader):
     expect(articles(page).first).to_contain_text("Study 5")
     articles(page).nth(1).hover()
     articles(page).nth(1).get_by_role("button", name="Archive").click()
-    until(lambda: reader.counts() == (0, 6))
+    wait_until(lambda: reader.counts() == (0, 6))
     check_accessibility(page)
 
 
@@ -277,22 +277,22 @@ def a_folded_group_is_archived_restored_and_read_as_one(reader):
     publish_series(reader)
     page = reader.open(group="", size=(375, 740))
     bell(page).click()
-    until(lambda: reader.counts() == (0, 6))
+    wait_until(lambda: reader.counts() == (0, 6))
     save_screenshot(page, "folded-phone")
 
     articles(page).first.focus()
     page.keyboard.press("Delete")
     expect(articles(page)).to_have_count(1)
-    until(lambda: reader.counts() == (0, 1))
+    wait_until(lambda: reader.counts() == (0, 1))
     page.get_by_role("button", name="Undo").click()
     expect(articles(page)).to_have_count(2)
-    until(lambda: reader.counts() == (0, 6))
+    wait_until(lambda: reader.counts() == (0, 6))
     expect(articles(page).first.get_by_role("button", name="+4 more")).to_be_visible()
 
     articles(page).first.get_by_role("link").click()
 
     page.wait_for_url("**/works/4")
-    until(lambda: reader.counts() == (0, 1))
+    wait_until(lambda: reader.counts() == (0, 1))
 
 
 @test
@@ -303,14 +303,14 @@ def undo_restores_only_the_items_that_the_group_had(reader):
     page = reader.open(group="")
     bell(page).click()
     expect(articles(page).first.get_by_role("button", name="+3 more")).to_be_visible()
-    until(lambda: reader.counts() == (0, 5))
+    wait_until(lambda: reader.counts() == (0, 5))
 
     articles(page).first.focus()
     page.keyboard.press("Delete")
-    until(lambda: reader.counts() == (0, 1))
+    wait_until(lambda: reader.counts() == (0, 1))
     page.get_by_role("button", name="Undo").click()
 
-    until(lambda: reader.counts() == (0, 5))
+    wait_until(lambda: reader.counts() == (0, 5))
 
 
 @test
@@ -358,7 +358,7 @@ def everything_works_by_keyboard(reader):
     keys.press("Delete")
     expect(articles(page)).to_have_count(5)
     expect(articles(page).nth(0)).to_be_focused()
-    until(lambda: reader.counts() == (0, 5))
+    wait_until(lambda: reader.counts() == (0, 5))
     keys.press("Escape")
     expect(page.get_by_role("dialog")).to_be_hidden()
     expect(bell(page)).to_be_focused()
@@ -367,7 +367,7 @@ def everything_works_by_keyboard(reader):
     expect(articles(page).nth(0)).to_be_focused()
     keys.press("Enter")
     page.wait_for_url("**/works/2")
-    until(lambda: reader.counts() == (0, 4))
+    wait_until(lambda: reader.counts() == (0, 4))
 
 
 @test
@@ -400,7 +400,7 @@ def one_tab_holds_the_stream_for_all_tabs(reader):
     second = reader.open(first.context, stream="")
     expect_badge(first, "1")
     expect_badge(second, "1")
-    until(lambda: len(reader.site.open_streams) == 1)
+    wait_until(lambda: len(reader.site.open_streams) == 1)
 
     reader.tidings.publish(reader.name, [{"title": "A streamed thing"}])
     reader.site.send_event(reader.tidings.counts(reader.name))
@@ -412,9 +412,9 @@ def one_tab_holds_the_stream_for_all_tabs(reader):
     assert len(reader.site.requests_to("GET", "/feed/count")) == polls, "a tab polled although the stream was open"
     first.close()
 
-    until(lambda: len(reader.site.requests_to("GET", "/feed/stream")) == 2)
+    wait_until(lambda: len(reader.site.requests_to("GET", "/feed/stream")) == 2)
     reader.tidings.publish(reader.name, [{"title": "Another"}])
-    until(lambda: len(reader.site.open_streams) == 1)
+    wait_until(lambda: len(reader.site.open_streams) == 1)
     reader.site.send_event(reader.tidings.counts(reader.name))
     expect_badge(second, "3")
 
@@ -442,7 +442,7 @@ def an_expired_token_is_renewed_once(reader):
     bell(page).click()
 
     expect(articles(page)).to_have_count(1)
-    until(lambda: reader.counts() == (0, 1))
+    wait_until(lambda: reader.counts() == (0, 1))
     assert len(reader.site.requests_to("GET", "/token")) == 1
 
 
@@ -491,7 +491,7 @@ def a_failed_mark_is_reverted(reader):
     reader.publish_items(2)
     page = reader.open()
     bell(page).click()
-    until(lambda: reader.counts() == (0, 2))
+    wait_until(lambda: reader.counts() == (0, 2))
 
     reader.site.is_down = True
     articles(page).first.hover()
@@ -789,7 +789,7 @@ def changing_the_user_removes_the_items_of_the_previous_one(reader):
     }""")
     bell(page).click()
     expect(articles(page)).to_have_count(3)
-    until(lambda: reader.counts() == (0, 3))
+    wait_until(lambda: reader.counts() == (0, 3))
     sent = []
 
     def record_authorization(request):
@@ -810,7 +810,7 @@ def changing_the_user_removes_the_items_of_the_previous_one(reader):
     assert left == [0, 0, 0, 3], left
     expect(articles(page)).to_have_count(1)
     expect(page.locator("tidings-inbox > [slot]")).to_have_text("A thing of another user")
-    until(lambda: reader.tidings.counts(other)["unseen"] == 0)
+    wait_until(lambda: reader.tidings.counts(other)["unseen"] == 0)
     assert sent and set(sent) == {"Bearer others"}, sent
     assert reader.counts() == (0, 3)
 
@@ -832,7 +832,7 @@ def a_moved_element_keeps_its_items_and_its_open_panel(reader):
     for move in ("querySelector('header').append(inbox)", "querySelector('main').moveBefore?.(inbox, null)"):
         page.evaluate(f"document.{move}")
         polls = len(reader.site.requests_to("GET", "/feed?"))
-        until(lambda: len(reader.site.requests_to("GET", "/feed?")) > polls)
+        wait_until(lambda: len(reader.site.requests_to("GET", "/feed?")) > polls)
         expect(page.get_by_role("dialog")).to_be_visible()
         expect(articles(page)).to_have_count(3)
     reader.tidings.publish(reader.name, [{"title": "A late thing"}])
@@ -860,13 +860,13 @@ def a_mark_is_saved_if_the_application_removes_the_element(reader):
     reader.publish_items(2)
     page = reader.open(stay="", refresh="")
     bell(page).click()
-    until(lambda: reader.counts() == (0, 2))
+    wait_until(lambda: reader.counts() == (0, 2))
     reader.site.tokens, reader.site.next_token = {"newer"}, "newer"
     page.evaluate("document.addEventListener('tidings-item', () => inbox.remove())")
 
     articles(page).first.get_by_role("link").click()
 
-    until(lambda: reader.counts() == (0, 1))
+    wait_until(lambda: reader.counts() == (0, 1))
     polls = len(reader.site.requests_to("GET", "/feed"))
     page.wait_for_timeout(2500)
     assert len(reader.site.requests_to("GET", "/feed")) == polls, "a removed element polls"
@@ -946,7 +946,7 @@ def the_unread_filter_lists_only_unread_items(reader):
     page = reader.open(limit=2)
     bell(page).click()
     expect(articles(page)).to_have_count(2)
-    until(lambda: reader.counts() == (0, 3))
+    wait_until(lambda: reader.counts() == (0, 3))
     ids = [item["id"] for item in reader.tidings.ask("GET", f"/v1/users/{reader.name}/feed")["items"]]
     reader.tidings.ask("POST", f"/v1/users/{reader.name}/feed/marks", {"mark": "read", "ids": [ids[0]]})
 
@@ -973,7 +973,7 @@ def new_items_and_counts_fire_events(reader):
 
     reader.tidings.publish(reader.name, [{"title": "A late thing", "event": {"type": "Reply"}}])
 
-    until(lambda: "new" in page.evaluate("received"))
+    wait_until(lambda: "new" in page.evaluate("received"))
     received = dict(zip(page.evaluate("received"), page.evaluate("details")))
     assert received["count"] == {"unseen": 2, "unread": 2}, received
     [item] = received["new"]
@@ -986,7 +986,7 @@ def an_inline_widget_is_part_of_the_page(reader):
     page = reader.open(inline="", open="")
 
     expect(articles(page)).to_have_count(3)
-    until(lambda: reader.counts() == (0, 3))
+    wait_until(lambda: reader.counts() == (0, 3))
     expect(bell(page)).to_have_count(0)
     expect(page.get_by_role("button", name="Close")).to_have_count(0)
     expect(page.get_by_role("region", name="Notifications")).to_be_visible()
@@ -1020,7 +1020,7 @@ def a_page_can_render_items_itself(reader):
     expect(page.locator("em:visible")).to_have_count(2)
     expect(page.locator("em").nth(1)).to_have_text("Comment: Budget for the spring exhibition")
     expect(articles(page).get_by_role("heading").first).to_be_hidden()
-    until(lambda: reader.counts() == (0, 2))
+    wait_until(lambda: reader.counts() == (0, 2))
     save_screenshot(page, "rendered")
     check_accessibility(page)
     page.get_by_role("button", name="Like").first.click()
@@ -1029,7 +1029,7 @@ def a_page_can_render_items_itself(reader):
     expect(page.get_by_role("dialog")).to_be_visible()
     page.locator("em").first.click()
     expect(page.get_by_role("dialog")).to_be_hidden()
-    until(lambda: reader.counts() == (0, 1))
+    wait_until(lambda: reader.counts() == (0, 1))
     assert "item" in page.evaluate("received")
     bell(page).click()
     expect(page.locator("tidings-inbox > .read em")).to_have_count(1)

@@ -57,7 +57,7 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def until(condition, seconds=20):
+def wait_until(condition, seconds=20):
     """Waits until `condition()` is true, and returns its result. Fails after `seconds`."""
     deadline = time.monotonic() + seconds
     while not (result := condition()):
@@ -89,7 +89,7 @@ class Tidings:
         command = [binary, "serve", "--config", config, *options]
         self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log, env=environment)
         try:
-            until(self.is_ready)
+            wait_until(self.is_ready)
             with urllib.request.urlopen(self.url + "/widget.js", timeout=20) as response:
                 self.widget = response.read()
         except BaseException:
@@ -132,7 +132,7 @@ class Tidings:
             events.append({**event, "objects": [item["id"]], "to": [user]})
         self.ask("POST", "/v1/objects", objects)
         self.ask("POST", "/v1/events", events)
-        until(lambda: self.counts(user)["unread"] == before + len(items))
+        wait_until(lambda: self.counts(user)["unread"] == before + len(items))
 
     def stop(self):
         with self.log:
@@ -187,7 +187,7 @@ class Site:
 
     def send_event(self, counts):
         """Sends an event on each open stream."""
-        until(lambda: self.open_streams)
+        wait_until(lambda: self.open_streams)
         for events in self.open_streams:
             events.put(counts)
 
