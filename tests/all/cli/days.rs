@@ -34,7 +34,11 @@ fn archive_drops_old_days_but_keeps_unsent_events() {
 
     let ran = desk.run(&["archive"]);
 
-    assert_eq!((ran.code, ran.err.as_str()), (3, ""), "a protected day is told to cron");
+    assert_eq!(
+        (ran.code, ran.err.as_str()),
+        (3, ""),
+        "cron sees a protected day by the exit code alone"
+    );
     assert_eq!(
         ran.out,
         format!(

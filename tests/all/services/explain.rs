@@ -47,7 +47,7 @@ async fn an_overdue_digest_keeps_its_due_time_until_it_is_sent(fresh: Fresh) {
     let after = next_due().await;
 
     assert_eq!(before, monday(0) - half_an_hour);
-    assert_eq!(due, before, "nobody has emailed it yet");
+    assert_eq!(due, before, "no digest has included it yet");
     assert_eq!(after, monday(1) - half_an_hour);
 }
 
