@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use tidings::domain::digest_content::{build_digest_content, digest_events};
-use tidings::domain::email_content::ItemLimits;
+use tidings::domain::email_sections::ItemLimits;
 use tidings::domain::{Address, Day, DaySet, EmailScope, Event, Id, User, UserId};
 use tidings::engine::NoProgress;
 use tidings::engine::digest::DigestRequest;

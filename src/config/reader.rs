@@ -14,7 +14,7 @@ use toml::{Table, Value};
 
 use super::redact;
 use crate::domain::text_checks::{check_link, is_invisible};
-use crate::domain::{Address, durations, most_similar};
+use crate::domain::{Address, durations_and_times, most_similar};
 
 /// An invalid option.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -288,7 +288,7 @@ impl<'a> TableReader<'a> {
     pub(super) fn duration(&mut self, option: &str, range: RangeInclusive<TimeDelta>) -> TimeDelta {
         let value = self.value(option);
         let text = value.and_then(Value::as_str).unwrap_or_default();
-        durations::parse_duration_within(text, &range).unwrap_or_else(|problem| {
+        durations_and_times::parse_duration_within(text, &range).unwrap_or_else(|problem| {
             // A number has no unit, so the problem shows it unquoted.
             let shown = value.map_or("\"\"".to_owned(), ToString::to_string);
             self.add_problem(option, format!("{shown} {problem}"));

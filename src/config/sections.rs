@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::reader::TableReader;
-use crate::domain::email_content::ItemLimits;
+use crate::domain::email_sections::ItemLimits;
 use crate::domain::name::named_enum;
 use crate::domain::schedule::SCAN_INTERVAL;
 use crate::domain::{Schedule, SendSettings, Share};

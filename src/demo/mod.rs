@@ -6,9 +6,9 @@
 //! same [`folder`].
 
 pub(crate) mod folder;
-mod visitors;
+mod gallery;
 
-pub use visitors::Gallery;
+pub use gallery::Gallery;
 
 use crate::domain::coordination::fnv1a;
 

@@ -14,7 +14,7 @@ use super::day::{Day, DaySet};
 use super::day_stack::{Event, StackEvent, UserStacks};
 use super::delivery::{Delivery, DeliveryState};
 use super::eligibility::{EligibilityFacts, Purpose, classify};
-use super::email_content::{DisplayData, EmailContent, EmailItem, Grouping, ItemLimits};
+use super::email_sections::{DisplayData, EmailContent, EmailItem, Grouping, ItemLimits};
 use super::name::EventType;
 use super::timed_id::Id;
 use super::type_policy::{EmailScope, Policies};

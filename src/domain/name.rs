@@ -267,6 +267,17 @@ pub fn most_similar<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -
         .map(|(_, name)| name)
 }
 
+/// Joins names for a message: `ada, ben and 3 more`, with at most `limit` names.
+pub fn join_names<T: fmt::Display>(names: impl IntoIterator<Item = T>, limit: usize) -> String {
+    let mut names = names.into_iter();
+    let first: Vec<String> = names.by_ref().take(limit).map(|name| name.to_string()).collect();
+    let list = first.join(", ");
+    match names.count() {
+        0 => list,
+        more => format!("{list} and {more} more"),
+    }
+}
+
 /// The longest name of a brand, in bytes. Links contain it.
 pub const MAX_BRAND: usize = 40;
 

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::audience::Point;
-use super::durations;
+use super::durations_and_times;
 use super::json_text::{Json, parse_object};
 use super::name::{InvalidValue, ModelName, ObjectId, check_name, checked_texts};
 use super::text_checks::Phrase;
@@ -118,7 +118,7 @@ pub struct Object<K = ObjectKey> {
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
-        deserialize_with = "durations::deserialize_optional_time"
+        deserialize_with = "durations_and_times::deserialize_optional_time"
     )]
     pub at: Option<DateTime<Utc>>,
     /// The location of the object. Audiences near a point use the users' places, not this.

@@ -49,7 +49,7 @@ pub struct Schedule {
     /// How often. With [`Cadence::Never`] no digest is due.
     pub cadence: Cadence,
     /// The day of weekly digests, `mon` to `sun` in JSON.
-    #[serde(serialize_with = "super::durations::write_weekday")]
+    #[serde(serialize_with = "super::durations_and_times::write_weekday")]
     pub weekday: Weekday,
     /// The local hour, 0 to 23.
     pub hour: u8,

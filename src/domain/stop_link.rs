@@ -7,7 +7,7 @@
 use chrono::{DateTime, Utc};
 
 use super::delivery::DeliverySource;
-use super::email_content::EmailContent;
+use super::email_sections::EmailContent;
 use super::mutes_and_quiet_hours::Title;
 use super::name::{EventType, FollowKey, Subject};
 use super::schedule::{Cadence, Schedule};

@@ -13,7 +13,7 @@ use serde::{Serialize, Serializer};
 use super::address::Address;
 use super::audience::Point;
 use super::batch::BatchPolicy;
-use super::durations;
+use super::durations_and_times;
 use super::feedback::SuppressionReason;
 use super::mutes_and_quiet_hours::{Mutes, QuietHours};
 use super::name::{BrandName, EventType, InvalidValue, UserId};
@@ -70,7 +70,7 @@ impl TypePreference {
 /// zero window; users who want no batches choose another route.
 pub fn parse_window(text: &str) -> Result<TimeDelta, InvalidValue> {
     let range = TimeDelta::seconds(1)..=TimeDelta::days(30);
-    durations::parse_duration_within(text, &range)
+    durations_and_times::parse_duration_within(text, &range)
         .map_err(|why| InvalidValue::new("window", text, why))
 }
 
@@ -173,7 +173,7 @@ fn write_weekday<S: Serializer>(day: &Option<Weekday>, to: S) -> Result<S::Ok, S
 }
 
 fn write_window<S: Serializer>(window: &Option<TimeDelta>, to: S) -> Result<S::Ok, S::Error> {
-    window.map(durations::format_duration).serialize(to)
+    window.map(durations_and_times::format_duration).serialize(to)
 }
 
 /// A stored field that this version cannot read, such as the time zone of a newer version.

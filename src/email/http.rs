@@ -20,7 +20,7 @@ use super::lease_permit::GuardedBody;
 use super::mime::mailbox;
 use super::{CheckResult, Outcome, SendPermit, SenderAddress};
 use crate::domain::Secret;
-use crate::domain::messages::error_chain;
+use crate::domain::error_chain::error_chain;
 
 /// The account at a provider, and the settings that all of its calls share.
 #[derive(Debug, Clone)]

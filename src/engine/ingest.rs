@@ -18,7 +18,7 @@ use crate::domain::day::check_event_time;
 use crate::domain::details::Actor;
 use crate::domain::{
     Audience, BrandName, ChosenKey, Details, Event, EventType, Fanout, FollowKey, Id, InvalidValue,
-    Json, ObjectId, Point, UserId, durations,
+    Json, ObjectId, Point, UserId, durations_and_times,
 };
 use crate::engine::coalescer::Coalescer;
 use crate::engine::users::json_fields;
@@ -237,7 +237,7 @@ pub struct EventInput {
     #[serde(default)]
     pub data: Json,
     /// When the event happened, now by default. It determines the day.
-    #[serde(default, deserialize_with = "durations::deserialize_optional_time")]
+    #[serde(default, deserialize_with = "durations_and_times::deserialize_optional_time")]
     pub at: Option<DateTime<Utc>>,
 }
 

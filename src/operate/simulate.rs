@@ -15,7 +15,7 @@ use crate::config::CandidatePolicy;
 use crate::domain::batch::{
     Accumulator, AccumulatorId, Batch, BatchItem, BatchKey, BatchPolicy, BatchState, ChosenKey,
 };
-use crate::domain::{EventType, Id, ObjectId, UserId, durations};
+use crate::domain::{EventType, Id, ObjectId, UserId, durations_and_times};
 use crate::engine::users::import::line::{self, LineError};
 use crate::engine::users::import::open_decompressed;
 use crate::engine::{Error, Progress, Result};
@@ -189,7 +189,7 @@ fn spread(mut values: Vec<u64>) -> Spread {
 /// A line of the recording. Other fields are ignored.
 #[derive(Deserialize)]
 struct Line {
-    #[serde(deserialize_with = "durations::deserialize_time")]
+    #[serde(deserialize_with = "durations_and_times::deserialize_time")]
     at: DateTime<Utc>,
     user: Option<UserId>,
     #[serde(default)]

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::tests::{at, site, titled, whole, work};
 use super::*;
 use crate::domain::batch::BatchItem;
-use crate::domain::email_content::{DisplayData, build_batch_content};
+use crate::domain::email_sections::{DisplayData, build_batch_content};
 use crate::domain::{
     BatchKey, EmailContent, Event, EventType, Id, Json, Object, ObjectId, ObjectKey, Policies,
     Policy, StopAction, UserId,

@@ -3,7 +3,7 @@
 use super::batch_tests::{comment_with, content, email as batch_email};
 use super::tests::{at, digest, email, site, titled, whole, works};
 use super::*;
-use crate::domain::email_content::FollowReason;
+use crate::domain::email_sections::FollowReason;
 use crate::domain::{EmailContent, FollowKey, Object, UserId};
 
 /// The catalogs of a folder, which name its event types.

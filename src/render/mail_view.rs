@@ -18,7 +18,7 @@ use super::sentence::{
     mandatory_reason, quote_of, representatives, section_noun, stop_effect,
 };
 use super::template_input::{EmailInput, data_value, follow_views, place_in};
-use crate::domain::email_content::{Author, EmailGroup, EmailItem, EmailSection, GroupTopic};
+use crate::domain::email_sections::{Author, EmailGroup, EmailItem, EmailSection, GroupTopic};
 use crate::domain::{Cadence, DeliverySource, StopAction};
 
 /// An object's time that is later than its event by no more than this is not shown.

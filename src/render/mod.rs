@@ -24,7 +24,7 @@ use std::path::PathBuf;
 
 use minijinja::context;
 
-use crate::domain::email_content::EmailSection;
+use crate::domain::email_sections::EmailSection;
 use crate::domain::{DeliverySource, Site, User};
 
 use built_in_templates::{BATCH, DIGEST, EmailTemplates};

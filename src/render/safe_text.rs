@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use unicode_normalization::char::is_combining_mark;
 
-use crate::domain::email_content::{Author, EmailItem};
+use crate::domain::email_sections::{Author, EmailItem};
 use crate::domain::{EventType, text_checks};
 
 /// Returns the text as one line. White space and control characters become single spaces; marks

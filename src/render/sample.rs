@@ -17,7 +17,7 @@ use crate::domain::batch::{BatchItem, BatchKey};
 use crate::domain::day_stack::StackEvent;
 use crate::domain::details::Actor;
 use crate::domain::digest_content::build_digest_content;
-use crate::domain::email_content::{DisplayData, FollowReason, ItemLimits, build_batch_content};
+use crate::domain::email_sections::{DisplayData, FollowReason, ItemLimits, build_batch_content};
 use crate::domain::mutes_and_quiet_hours::Title;
 use crate::domain::{
     Cadence, ChosenKey, Day, DeliverySource, Details, EmailContent, Event, EventType, FollowKey,

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::locale_formatter::{LocaleFormatter, Medium, MessageValue};
 use super::safe_text::{MAX_NAME, MAX_SHORT_NAME, MAX_TITLE, label, link, non_empty, shorten};
-use crate::domain::email_content::{
+use crate::domain::email_sections::{
     Author, Authors, EmailGroup, EmailItem, EmailSection, GroupTopic,
 };
 use crate::domain::mutes_and_quiet_hours::Title;

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use super::batch_tests::{comment_with, content, email as batch_email};
 use super::tests::{at, digest, email, site, titled, works};
 use super::*;
-use crate::domain::email_content::FollowReason;
+use crate::domain::email_sections::FollowReason;
 use crate::domain::{EmailContent, UserId};
 
 /// Elements that Gmail, Outlook, Apple Mail, Yahoo, Samsung and Thunderbird support. Clients that

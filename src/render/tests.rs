@@ -6,7 +6,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use chrono_tz::Tz;
 
 use super::*;
-use crate::domain::email_content::{Authors, EmailGroup, EmailItem, GroupTopic};
+use crate::domain::email_sections::{Authors, EmailGroup, EmailItem, GroupTopic};
 use crate::domain::{
     Cadence, EmailContent, EventType, Object, ObjectId, ObjectKey, StopAction, UserId,
 };

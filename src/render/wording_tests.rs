@@ -9,7 +9,7 @@ use super::batch_tests::{
 };
 use super::tests::{at, digest, email, site, titled, work, works};
 use super::*;
-use crate::domain::email_content::FollowReason;
+use crate::domain::email_sections::FollowReason;
 use crate::domain::{EmailContent, FollowKey, Mandate, Object, UserId};
 
 fn reader(locale: &str) -> User {

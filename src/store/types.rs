@@ -6,8 +6,8 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 
 use crate::domain::batch::AccumulatorId;
+use crate::domain::error_chain::error_chain;
 use crate::domain::feedback::Suppression;
-use crate::domain::messages::error_chain;
 use crate::domain::{
     Address, Batch, BatchKey, BatchMarker, BatchState, Day, Defect, DeliveryState, DueUserFilter,
     Event, EventType, Fanout, FanoutState, FollowKey, Id, Inbox, ObjectId, Point, ReportKind,

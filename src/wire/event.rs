@@ -10,7 +10,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use crate::domain::batch::RemovedEvents;
-use crate::domain::messages::join_names;
+use crate::domain::name::join_names;
 use crate::domain::{
     Day, DefectiveStack, EventType, Fanout, FanoutCounts, FanoutState, Id, ObjectId, ObjectKey,
     Policies, UserId,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::delivery::{DeliveryRow, WaitingEmails};
 use super::event::UnknownNames;
 use super::run_report::DigestReport;
-use crate::domain::messages::join_names;
+use crate::domain::name::join_names;
 use crate::domain::user::UnreadableField;
 use crate::domain::{
     BatchState, BrandName, Day, DeliveryState, FanoutState, Pause, PendingCounts, ReportCounts,

@@ -14,7 +14,7 @@ use super::delivery::{DeliveryRow, SuppressionView};
 use crate::domain::feed_marks::ItemState;
 use crate::domain::{
     Category, EventType, FollowKey, Id, KeyName, Mandate, Mute, Mutes, ObjectId, Policies,
-    Position, QuietHours, Route, Schedule, Scope, Subject, User, UserId, durations,
+    Position, QuietHours, Route, Schedule, Scope, Subject, User, UserId, durations_and_times,
 };
 
 /// A user's record, with the address masked.
@@ -142,7 +142,7 @@ impl ChoiceView {
             heading: policies.heading(kind).to_owned(),
             category: policy.category.clone(),
             route: chosen.map_or(policy.route, |chosen| chosen.route),
-            window: window.map(durations::format_duration),
+            window: window.map(durations_and_times::format_duration),
             chosen: chosen.is_some(),
             mandatory: policy.mandatory.clone(),
             feed: policy.feed,

@@ -17,7 +17,7 @@ use crate::domain::batch::BatchItem;
 use crate::domain::day_stack::StackEvent;
 use crate::domain::delivery::{Deferral, Settlement, SettlementCause};
 use crate::domain::digest_content::{build_digest_content, delivery_events, events_to_show};
-use crate::domain::email_content::{ItemLimits, build_batch_content};
+use crate::domain::email_sections::{ItemLimits, build_batch_content};
 use crate::domain::user::UnmailableReason;
 use crate::domain::{
     BatchKey, BrandName, Cadence, DaySet, Delivery, DeliverySource, DeliveryState, EmailContent,

@@ -13,7 +13,7 @@ use foldhash::fast::RandomState;
 
 use crate::context::Context;
 use crate::domain::day_stack::retraction_covers;
-use crate::domain::email_content::DisplayData;
+use crate::domain::email_sections::DisplayData;
 use crate::domain::{
     Details, EligibilityFacts, Event, EventType, Exclusion, Id, Object, ObjectId, ObjectKey,
     ObjectState, Policies, Position, Purpose, Stack, UnknownObjects, UserId, UserStacks, classify,

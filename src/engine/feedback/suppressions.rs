@@ -15,7 +15,7 @@ use crate::domain::EmailScope;
 use crate::domain::feedback::OPERATOR;
 use crate::domain::user::UnmailableReason;
 use crate::domain::{
-    Address, Cadence, Schedule, Suppression, SuppressionReason, User, distinct, durations,
+    Address, Cadence, Schedule, Suppression, SuppressionReason, User, distinct, durations_and_times,
 };
 use crate::engine::Result;
 use crate::store::{self, Feedbacks, Suppressions};
@@ -96,7 +96,7 @@ pub struct SuppressionInput {
     #[serde(default = "manual")]
     pub reason: SuppressionReason,
     /// The start of the suppression. It is now by default, and never later.
-    #[serde(default, deserialize_with = "durations::deserialize_optional_time")]
+    #[serde(default, deserialize_with = "durations_and_times::deserialize_optional_time")]
     pub at: Option<DateTime<Utc>>,
     /// The origin, such as the name of the provider whose list is imported. The default is the
     /// operator.

@@ -19,7 +19,7 @@ use crate::domain::mutes_and_quiet_hours::Title;
 use crate::domain::user::{self, DigestPreference, TypePreference};
 use crate::domain::{
     Address, BrandName, Cadence, EventType, FollowKey, InvalidValue, Point, Policies, QuietHours,
-    Route, Schedule, User, UserId, durations, text_checks,
+    Route, Schedule, User, UserId, durations_and_times, text_checks,
 };
 
 type Result<T, E = InvalidValue> = std::result::Result<T, E>;
@@ -249,7 +249,7 @@ pub struct UserInput {
 #[serde(deny_unknown_fields, expecting = "an object with until and title")]
 pub struct MuteInput {
     /// When the mute ends; without it, the user ends it. A past moment ends it now.
-    #[serde(default, deserialize_with = "durations::deserialize_optional_time")]
+    #[serde(default, deserialize_with = "durations_and_times::deserialize_optional_time")]
     pub until: Option<DateTime<Utc>>,
     /// The name on the preferences page: one line of at most 120 bytes. An omitted title stays.
     #[serde(default)]

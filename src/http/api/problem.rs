@@ -11,7 +11,7 @@ use actix_web::web::Data;
 use actix_web::{HttpResponse, ResponseError};
 
 use crate::app::App;
-use crate::domain::messages::error_chain;
+use crate::domain::error_chain::error_chain;
 use crate::domain::{InvalidKind, InvalidValue, UserId};
 use crate::engine;
 use crate::wire::{ProblemDetails, to_json};

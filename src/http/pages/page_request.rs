@@ -15,7 +15,7 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 use sha2::{Digest, Sha256};
 
 use crate::app::App;
-use crate::domain::messages::error_chain;
+use crate::domain::error_chain::error_chain;
 use crate::domain::{BrandName, InvalidValue, User};
 use crate::engine;
 use crate::engine::access::links::{Link, LinkError};

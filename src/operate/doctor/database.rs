@@ -12,8 +12,11 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 
 use super::{Doctor, Finding, LANGUAGES};
-use crate::domain::messages::{error_chain, join_names};
-use crate::domain::{BatchState, BrandName, Day, DeliveryState, Pause, ReportCounts, durations};
+use crate::domain::error_chain::error_chain;
+use crate::domain::name::join_names;
+use crate::domain::{
+    BatchState, BrandName, Day, DeliveryState, Pause, ReportCounts, durations_and_times,
+};
 use crate::engine::feedback::suppressions::count_unreported;
 use crate::engine::users::find_unreadable;
 use crate::store::{
@@ -124,7 +127,7 @@ impl Doctor {
         let oldest_kept = Day::of(self.clock.now() - self.config.archive_keep);
         let mut days = store.days().await?;
         days.retain(|day| *day < oldest_kept);
-        let keep = durations::format_duration(self.config.archive_keep);
+        let keep = durations_and_times::format_duration(self.config.archive_keep);
         let warning = |oldest: &Day| {
             let date = oldest.start().date_naive();
             let days_are = count(days.len() as u64, "day is", "days are");

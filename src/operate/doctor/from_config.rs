@@ -11,7 +11,7 @@ use super::{Doctor, DoctorOptions};
 use crate::clock::Clock;
 use crate::config::{Config, StoreUrl};
 use crate::domain::BrandName;
-use crate::domain::messages::error_chain;
+use crate::domain::error_chain::error_chain;
 use crate::engine::access::links::Links;
 use crate::engine::delivery::brand_identities::{Theme, new_mailer};
 use crate::operate::dns_and_web::{DnsResolver, Web};

@@ -7,7 +7,7 @@
 use futures::TryFutureExt;
 
 use super::{Doctor, Finding, SKIPPED};
-use crate::domain::messages::error_chain;
+use crate::domain::error_chain::error_chain;
 use crate::operate::dns_and_web::{WebResponse, WebResult, unreached};
 
 const PAGES: &str = "public pages";

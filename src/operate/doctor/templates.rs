@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{Component, Doctor, Finding, LANGUAGES};
-use crate::domain::messages::join_names;
 use crate::domain::most_similar;
+use crate::domain::name::join_names;
 use crate::operate::preview::{PreviewKind, PreviewSheet, Previewer, files_in};
 use crate::render::{Renderer, template_names};
 use crate::store::{self, Store, UserField};
@@ -126,7 +126,7 @@ fn unknown_files(folder: &Path) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::domain::Site;
-    use crate::domain::messages::error_chain;
+    use crate::domain::error_chain::error_chain;
     use crate::wire::status::Severity;
 
     /// Returns the severity with these templates instead of the built-in ones.

@@ -25,7 +25,7 @@ use crate::domain::user::{
 };
 use crate::domain::{
     Address, Cadence, EventType, Mute, Mutes, QuietHours, RecordStart, Route, Subject, User,
-    UserId, durations,
+    UserId, durations_and_times,
 };
 use crate::store::Error;
 use crate::store::extjson::{self, CanonicalJson};
@@ -124,7 +124,7 @@ struct WindowText(TimeDelta);
 
 impl Serialize for WindowText {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        durations::format_duration(self.0).serialize(to)
+        durations_and_times::format_duration(self.0).serialize(to)
     }
 }
 

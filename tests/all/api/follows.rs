@@ -211,7 +211,7 @@ async fn a_preview_names_the_same_follows_as_the_email(fresh: Fresh) {
     let row = api.town.deliveries_of("ada").await.pop().unwrap();
     let story = api.app.compose().describe_delivery(row).await.unwrap();
 
-    let named = |because: &[tidings::domain::email_content::FollowReason]| {
+    let named = |because: &[tidings::domain::email_sections::FollowReason]| {
         let names = because.iter().map(|one| one.name.clone());
         names.collect::<Vec<_>>()
     };

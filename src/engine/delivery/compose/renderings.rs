@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use chrono_tz::Tz;
 
-use crate::domain::email_content::{EmailItem, FollowReason};
+use crate::domain::email_sections::{EmailItem, FollowReason};
 use crate::domain::{Cadence, Details, EmailContent, Event, FollowKey, Object, ObjectKey, UserId};
 use crate::email;
 use crate::engine::Result;

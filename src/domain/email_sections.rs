@@ -419,5 +419,5 @@ fn newest_first(
 }
 
 #[cfg(test)]
-#[path = "email_content_tests.rs"]
+#[path = "email_sections_tests.rs"]
 mod tests;
