@@ -1,5 +1,5 @@
 //! Appends the markers of emailed events to day collections, and reads the stacks of given users or
-//! of all. [`super::push`] appends events.
+//! of all. [`super::append_events`] appends events.
 //!
 //! On MongoDB 6.0, `$in` on the `_id` of a clustered collection reads all of it. So each user is
 //! looked up by equality: a few users with one command each, many with one command per day. If they
@@ -13,10 +13,10 @@ use futures::channel::mpsc;
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 
+use super::append_events::Push;
 use super::bulk::{BulkOutcome, CommandKind};
 use super::grouped_updates::{RECORDS_PER_STATEMENT, id_condition};
 use super::patience::{NAMESPACE_EXISTS, is_too_slow};
-use super::push::Push;
 use super::reads::run_concurrently;
 use super::{Mongo, oid};
 use crate::domain::{
@@ -130,7 +130,7 @@ impl Mongo {
     }
 
     /// Appends equal entries with one statement for many users, if few other stacks lie between
-    /// theirs. Returns the other entries. As in [`super::push`], this costs the server less.
+    /// theirs. Returns the other entries. As in [`super::append_events`], this costs the server less.
     async fn write_shared_markers<'e>(
         &self,
         collection: &str,

@@ -6,12 +6,12 @@
 
 mod batches;
 mod connections;
+mod coordination;
 mod days;
 mod deliveries;
 mod diagnostics;
 mod entry_text;
 mod journal;
-mod notes;
 mod objects;
 mod rows;
 mod schema;

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use rusqlite::{Row, Transaction};
 
 use super::Sqlite;
-use super::notes::notify;
+use super::coordination::notify;
 use super::rows::{Fields, RowTable, Statements as _, read_json_column, to_fields};
 use crate::domain::{ChangeNotice, Event, Id, Json, Object, ObjectKey, Retraction};
 use crate::store::record::small::ObjectRecord;

@@ -12,8 +12,8 @@ use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use rusqlite::Transaction;
 
+use super::coordination::notify;
 use super::days::{RowId, append_to_row, find_row};
-use super::notes::notify;
 use super::{Sqlite, days, entry_text};
 use crate::domain::{
     ChangeNotice, Day, DaySet, DefectiveStack, Entry, Event, Id, IdForm, Stack, StackId, UserId,

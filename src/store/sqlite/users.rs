@@ -12,8 +12,8 @@ use async_trait::async_trait;
 use rusqlite::{Row, Rows, Transaction};
 
 use super::Sqlite;
+use super::coordination::notify;
 use super::journal::forget_actor;
-use super::notes::notify;
 use super::rows::{Fields, RowTable, Statements as _, json_list, lower_bound_operator, to_fields};
 use crate::domain::audience::EARTH_RADIUS_KM;
 use crate::domain::{
