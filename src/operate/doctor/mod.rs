@@ -21,15 +21,15 @@ use crate::render::Renderer;
 use crate::store::Store;
 use crate::wire::status::Finding;
 
+mod builder;
 mod database;
 mod dns;
-mod from_config;
 mod machine_limits;
 mod public;
 mod setup;
 mod templates;
 
-pub use from_config::doctor;
+pub use builder::doctor;
 
 /// The options of the doctor.
 #[derive(Debug, Clone, Copy)]
