@@ -15,7 +15,7 @@ use crate::email::{Mailer, PinnedClient};
 use crate::engine::coalescer::Coalescer;
 use crate::engine::delivery::brand_identities::Identities;
 use crate::engine::feed::cache::FeedCache;
-use crate::engine::users::unknown_names::RequestNames;
+use crate::engine::ingest::unknown_names::RequestNames;
 use crate::metrics::{BuildInfo, Metrics};
 use crate::operate::metrics_text::ScrapeCache;
 use crate::operate::open::open_store;

@@ -16,7 +16,7 @@ use chrono::{SecondsFormat, TimeDelta};
 use futures::FutureExt;
 use futures::future::{Either, select};
 
-use super::digest::old_days::{BacklogService, DayBacklog};
+use super::digest::backlog::{BacklogService, DayBacklog};
 use super::{Error, Progress, Result};
 use crate::context::Context;
 use crate::domain::{Backlog, Day, PendingCounts};

@@ -3,11 +3,11 @@
 //! A user is due if an event was pending when their hour came, and the period has no row yet or a
 //! failed one to retry. So a second run sends nothing (P2). The row is written first, and
 //! [`super::delivery`] sends it. Days before the window are read while they have a backlog
-//! ([`old_days`]). Start with [`DigestService::run`]; [`due_users`] checks the users of a chunk.
+//! ([`backlog`]). Start with [`DigestService::run`]; [`due_users`] checks the users of a chunk.
 
-pub mod due;
+pub mod backlog;
+pub mod due_scan;
 mod due_users;
-pub mod old_days;
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ use crate::engine::delivery::Sender;
 use crate::render::EmailDraft;
 use crate::store;
 use crate::wire::run_report::DigestReport;
-use old_days::{BacklogService, BacklogTotals, OldDays, SCAN_CHUNK};
+use backlog::{BacklogService, BacklogTotals, OldDays, SCAN_CHUNK};
 
 /// The options of a digest run.
 #[derive(Debug, Clone, Default)]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use chrono::TimeDelta;
 
 use super::batches::{BatchService, Join};
-use super::digest::old_days::BacklogService;
+use super::digest::backlog::BacklogService;
 use super::feed::cache::FeedCache;
 use super::{Progress, crash};
 use crate::config;

@@ -14,7 +14,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use sha2::{Digest as _, Sha256};
 
 use super::Error as ServiceError;
-use super::users::records::UserService;
+use super::users::service::UserService;
 use crate::context::Context;
 use crate::domain::{
     Address, Delivery, DeliveryId, Feedback, ReportKind, Suppression, SuppressionReason, Tag, User,

@@ -5,6 +5,7 @@
 //! [`crate::engine::fanout`] resolves it later. Start with [`EventService::accept`].
 
 pub mod objects;
+pub mod unknown_names;
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use crate::domain::{
     Json, ObjectId, Point, UserId, durations_and_times,
 };
 use crate::engine::coalescer::Coalescer;
-use crate::engine::users::json_fields;
+use crate::engine::json_fields;
 use crate::engine::{Error, Result, crash};
 use crate::store::{self, Acceptance};
 use crate::wire::event::Receipt;

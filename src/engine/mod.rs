@@ -14,7 +14,9 @@ pub mod eligibility;
 pub mod fanout;
 pub mod feed;
 pub mod feedback;
+pub mod import;
 pub mod ingest;
+pub(crate) mod json_fields;
 pub mod users;
 pub mod worker;
 

@@ -1,14 +1,11 @@
-//! Users: their records, their import and export, and their erasure.
+//! Users: their records, their export, and their erasure.
 
 use crate::store::{Directory, Result, UserFilter};
 use crate::wire::status::{UnreadableUser, UnreadableUsers};
 
-pub mod import;
 pub mod input;
-pub(crate) mod json_fields;
 pub mod personal;
-pub mod records;
-pub mod unknown_names;
+pub mod service;
 
 const USERS_PER_READ: usize = 1_000;
 /// The most users that are named. All are counted.

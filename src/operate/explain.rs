@@ -14,8 +14,8 @@ use crate::domain::{
 use crate::engine::Result;
 use crate::engine::batches::{BatchService, quiet_hours_end_by_batch};
 use crate::engine::delivery::{Compose, ReconstructedEmail};
-use crate::engine::digest::due;
-use crate::engine::digest::old_days::BacklogService;
+use crate::engine::digest::backlog::BacklogService;
+use crate::engine::digest::due_scan;
 use crate::engine::eligibility;
 use crate::engine::eligibility::event_facts::EventFacts;
 use crate::engine::feedback::suppressions::SuppressedAddresses;
@@ -118,7 +118,7 @@ impl Explain {
             Some((schedule, _)) if oldest.is_some() => schedule,
             _ => &schedule,
         };
-        let next_due = due::next_digest_for(store, user, digest_schedule, oldest, now).await?;
+        let next_due = due_scan::next_digest_for(store, user, digest_schedule, oldest, now).await?;
         let turned_off = profile.types.iter().filter(|(kind, chosen)| {
             chosen.route == Route::Never && !self.context.policies.is_mandatory(kind)
         });

@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 
 use crate::context::Context;
 use crate::domain::Pause;
-use crate::engine::digest::old_days::BacklogService;
+use crate::engine::digest::backlog::BacklogService;
 use crate::engine::{Error, Result};
 use crate::metrics::{StoreGauges, StoreState};
 

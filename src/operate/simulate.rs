@@ -16,8 +16,8 @@ use crate::domain::batch::{
     Accumulator, AccumulatorId, Batch, BatchItem, BatchKey, BatchPolicy, BatchState, ChosenKey,
 };
 use crate::domain::{EventType, Id, ObjectId, UserId, durations_and_times};
-use crate::engine::users::import::line::{self, LineError};
-use crate::engine::users::import::open_decompressed;
+use crate::engine::import::line::{self, LineError};
+use crate::engine::import::open_decompressed;
 use crate::engine::{Error, Progress, Result};
 use crate::wire::batch::{PolicyComparison, PolicyFigures, Spread};
 use crate::wire::transfer::BadLine;

@@ -13,10 +13,10 @@ use crate::domain::{
 };
 use crate::engine::Result;
 use crate::engine::delivery::operator_actions::DeliveryService;
-use crate::engine::digest::old_days::BacklogService;
+use crate::engine::digest::backlog::BacklogService;
 use crate::engine::feedback::suppressions::count_unreported;
+use crate::engine::ingest::unknown_names::NameLookup;
 use crate::engine::users::find_unreadable;
-use crate::engine::users::unknown_names::NameLookup;
 use crate::engine::worker::Activity;
 use crate::store::{CountedRecords, DeliveryFilter, TimeRange};
 use crate::wire::status::{DayView, Status};

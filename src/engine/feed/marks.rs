@@ -17,7 +17,7 @@ use crate::domain::{
     UserId, UserStacks,
 };
 use crate::engine::Result;
-use crate::engine::users::json_fields;
+use crate::engine::json_fields;
 use crate::store;
 use crate::wire::feed::FeedCounts;
 

@@ -13,7 +13,6 @@ use chrono_tz::Tz;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
-use super::json_fields::{self, JsonObject};
 use crate::config::Config;
 use crate::domain::mutes_and_quiet_hours::Title;
 use crate::domain::user::{self, DigestPreference, TypePreference};
@@ -21,6 +20,7 @@ use crate::domain::{
     Address, BrandName, Cadence, EventType, FollowKey, InvalidValue, Point, Policies, QuietHours,
     Route, Schedule, User, UserId, durations_and_times, text_checks,
 };
+use crate::engine::json_fields::{self, JsonObject};
 
 type Result<T, E = InvalidValue> = std::result::Result<T, E>;
 

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
 
-use super::records::UserService;
+use super::service::UserService;
 use crate::domain::delivery::Correction;
 use crate::domain::user_id_reuse::{self, Erasure};
 use crate::domain::{

@@ -14,8 +14,8 @@ use super::request::{ApiRequest, record_problem};
 use super::route::routes;
 use crate::app::App;
 use crate::domain::{EventType, Id, ObjectId};
+use crate::engine::ingest::unknown_names::RequestNames;
 use crate::engine::ingest::{EventInput, EventService, NewEvent, one_or_many_ids};
-use crate::engine::users::unknown_names::RequestNames;
 use crate::wire::event::{AcceptedEvent, AcceptedEvents, EventProgress};
 
 routes! {ROUTES under "/v1":

@@ -27,7 +27,7 @@ use super::route::{decode, matched_route, segment};
 use crate::app::App;
 use crate::domain::{InvalidKind, InvalidValue};
 use crate::engine::ingest::MAX_REQUESTS;
-use crate::engine::users::json_fields::ObjectVisitor;
+use crate::engine::json_fields::ObjectVisitor;
 
 /// The maximum number of records in one request.
 const MAX_RECORDS: usize = MAX_REQUESTS;

@@ -1,6 +1,6 @@
 //! Users' records, preferences, follows and mutes.
 //!
-//! Responses mask addresses (P8). [`crate::engine::users::records`] decides what a change does.
+//! Responses mask addresses (P8). [`crate::engine::users::service`] decides what a change does.
 //! A muted subject may be any name: its object may be unknown, because the application can create
 //! it later. [`crate::domain::Mutes`] documents the effect of a mute.
 

@@ -3,7 +3,7 @@
 //! `?unfollow=KEY` redirects to the page that confirms an unfollow: emails with one body for many
 //! users link to it. A form is applied whole or not at all (P7, P10). Types that left the page
 //! meanwhile are ignored, and fields that the form lacks stay unchanged. An unmute has a form.
-//! [`crate::engine::users::records`] defines the effect of a choice on earlier events.
+//! [`crate::engine::users::service`] defines the effect of a choice on earlier events.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -19,9 +19,9 @@ use crate::domain::{
     EventType, FollowKey, InvalidValue, Object, ObjectKey, QuietHours, StopAction, Subject, User,
 };
 use crate::engine::access::links::Link;
-use crate::engine::digest::due::next_digest;
+use crate::engine::digest::due_scan::next_digest;
+use crate::engine::json_fields::JsonObject;
 use crate::engine::users::input::{Change, PreferencesChange, TypeChange};
-use crate::engine::users::json_fields::JsonObject;
 use crate::render::WebPage;
 use crate::render::pages::{Notice, PageUser, PreferencesPage, TYPE_FIELD, UNFOLLOW, UNMUTE_FIELD};
 

@@ -67,7 +67,7 @@ async fn an_unconfigured_brand_is_rejected_with_the_configured_names(fresh: Fres
     let file = tempfile::NamedTempFile::new().unwrap();
     let lines = "{\"id\":\"x\",\"brand\":\"gone\"}\n{\"id\":\"y\",\"brand\":\"umbrage\"}\n";
     std::fs::write(file.path(), lines).unwrap();
-    let users = tidings::engine::users::import::ImportKind::Users;
+    let users = tidings::engine::import::ImportKind::Users;
     let imported = app.import().import_file(&users, file.path(), &NoProgress).await.unwrap();
 
     assert_eq!(unknown, named);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tidings::clock::Clock;
 use tidings::engine::NoProgress;
-use tidings::engine::users::import::ImportKind;
+use tidings::engine::import::ImportKind;
 use tidings::wire::transfer::{BadLine, ImportReport};
 
 use crate::support::town::{Town, mostly_on_sqlite};

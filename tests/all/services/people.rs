@@ -8,7 +8,7 @@ use tidings::domain::type_policy::Route;
 use tidings::domain::user::UnmailableReason;
 use tidings::domain::{Cadence, User};
 use tidings::engine::users::input::{FollowInput, PreferencesChange, UserInput};
-use tidings::engine::users::records::UserService;
+use tidings::engine::users::service::UserService;
 
 use crate::support::town::{Town, monday, on_both_stores, to};
 use crate::support::{Fresh, Shorthand, kind, user};

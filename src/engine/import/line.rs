@@ -14,8 +14,8 @@ use crate::domain::{
 };
 use crate::engine::feedback::suppressions::SuppressionInput;
 use crate::engine::ingest::{EventInput, NewEvent};
+use crate::engine::json_fields;
 use crate::engine::users::input::{FollowInput, UserInput};
-use crate::engine::users::json_fields;
 
 /// The kind of data in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]

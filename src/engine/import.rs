@@ -11,11 +11,11 @@ use std::path::Path;
 
 use tokio::sync::mpsc;
 
-use super::records::UserService;
 use crate::engine::archive::BoundedLines;
 use crate::engine::feedback::suppressions::SuppressionService;
 use crate::engine::ingest::objects::ObjectService;
 use crate::engine::ingest::{EventService, NewEvent};
+use crate::engine::users::service::UserService;
 use crate::engine::{Error, Progress, Result};
 use crate::wire::transfer::{BadLine, ImportReport};
 
