@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use crate::clock::{Clock, Ids, SystemClock};
+use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, StoreUrl};
 use crate::context::Context;
 use crate::domain::{DaySet, Fanout, Id, Inbox, UserId};
@@ -16,6 +16,7 @@ use crate::engine::coalescer::Coalescer;
 use crate::engine::delivery::brand_identities::Identities;
 use crate::engine::feed::cache::FeedCache;
 use crate::engine::ingest::unknown_names::RequestNames;
+use crate::ids::Ids;
 use crate::metrics::{BuildInfo, Metrics};
 use crate::operate::metrics_text::ScrapeCache;
 use crate::operate::open::open_store;

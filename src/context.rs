@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
-use crate::clock::{Clock, Ids};
+use crate::clock::Clock;
 use crate::config::Config;
 use crate::domain::{Lease, Policies};
+use crate::ids::Ids;
 use crate::metrics::Metrics;
 use crate::store::Store;
 

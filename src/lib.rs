@@ -17,6 +17,7 @@ pub mod domain;
 pub mod email;
 pub mod engine;
 pub mod http;
+pub mod ids;
 pub mod metrics;
 pub mod operate;
 pub mod private;

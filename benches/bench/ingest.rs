@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use tidings::app::App;
-use tidings::clock::{Ids, ManualClock};
+use tidings::clock::ManualClock;
 use tidings::config::Config;
 use tidings::http::api;
+use tidings::ids::Ids;
 use tidings::store::sqlite::Sqlite;
 use tokio::sync::watch;
 

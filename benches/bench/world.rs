@@ -11,10 +11,11 @@ use mongodb::options::{ClientOptions, WriteConcern};
 use mongodb::{Client, Database};
 
 use tidings::app::App;
-use tidings::clock::{Ids, ManualClock};
+use tidings::clock::ManualClock;
 use tidings::config::Config;
 use tidings::domain::{Address, Day, FollowKey, User, UserId};
 use tidings::email::{CheckResult, Mailer, Message, Outcome, Resolution, SendPermit};
+use tidings::ids::Ids;
 use tidings::store::mongo::{Mongo, MongoOptions};
 use tidings::store::{DaySumBuilder, Directory, FollowChange, Store};
 

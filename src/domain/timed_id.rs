@@ -2,7 +2,7 @@
 //! ones.
 //!
 //! The time in an id is the time of the named thing. The `i` of an entry is the id of its accepted
-//! event, so entries need no field for the time. Ids are made in [`crate::clock`], never here.
+//! event, so entries need no field for the time. Ids are made in [`crate::ids`], never here.
 
 use std::fmt;
 use std::str::FromStr;

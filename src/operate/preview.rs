@@ -10,7 +10,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 use super::open::{Access, Refusal, open_store};
-use crate::clock::{Clock, Ids, SystemClock};
+use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
 use crate::domain::name::named_enum;
 use crate::domain::{
@@ -22,6 +22,7 @@ use crate::engine::delivery::Headers;
 use crate::engine::delivery::brand_identities::new_mailer;
 use crate::engine::digest::{DigestRequest, DigestService};
 use crate::engine::{self, NoProgress};
+use crate::ids::Ids;
 use crate::render::pages::PageUser;
 use crate::render::{self, EmailLinks, Pages, Renderer, Samples, sample_user};
 

@@ -13,12 +13,13 @@ use chrono::TimeDelta;
 use futures::{FutureExt, TryStreamExt};
 use mongodb::{Client, Collection};
 use tidings::app::App;
-use tidings::clock::{Clock, Ids, ManualClock};
+use tidings::clock::{Clock, ManualClock};
 use tidings::config::Config;
 use tidings::domain::{Audience, Day, DaySet, DeliveryState, Entry, UserId};
 use tidings::email::{Outbox, SenderAddress};
 use tidings::engine::NoProgress;
 use tidings::engine::ingest::NewEvent;
+use tidings::ids::Ids;
 use tidings::store::mongo::{Mongo, MongoOptions};
 use tidings::store::{NewMarker, Stacks, Store};
 

@@ -10,13 +10,14 @@ use std::path::{Path, PathBuf};
 /// Each top-level module, with the modules that it may import. Imports point down.
 const LAYERS: &[(&str, &[&str])] = &[
     ("domain", &[]),
-    ("clock", &["domain"]),
+    ("clock", &[]),
+    ("ids", &["domain"]),
     ("private", &[]),
     // From `email`, only the settings of mailers, and the table of providers with their options.
     ("config", &["domain", "email"]),
     ("store", &["domain", "private"]),
     ("metrics", &["store"]),
-    ("context", &["domain", "clock", "config", "store", "metrics"]),
+    ("context", &["domain", "clock", "ids", "config", "store", "metrics"]),
     ("email", &["domain", "private"]),
     ("render", &["domain"]),
     ("wire", &["domain", "store"]),
@@ -30,15 +31,15 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "operate",
         &[
-            "domain", "clock", "private", "config", "store", "context", "email", "metrics",
+            "domain", "clock", "ids", "private", "config", "store", "context", "email", "metrics",
             "render", "wire", "engine",
         ],
     ),
     (
         "app",
         &[
-            "domain", "clock", "config", "store", "context", "email", "metrics", "render", "wire",
-            "engine", "operate",
+            "domain", "clock", "ids", "config", "store", "context", "email", "metrics", "render",
+            "wire", "engine", "operate",
         ],
     ),
     // Acts as an application, so it does not depend on the API or the command line.
@@ -47,8 +48,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "domain", "clock", "private", "config", "store", "email", "render", "wire", "engine",
-            "operate", "app", "demo", "http",
+            "domain", "clock", "ids", "private", "config", "store", "email", "render", "wire",
+            "engine", "operate", "app", "demo", "http",
         ],
     ),
     ("main", &["cli"]),

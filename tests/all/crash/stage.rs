@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use tidings::app::App;
-use tidings::clock::{Clock, Ids, ManualClock, SystemClock};
+use tidings::clock::{Clock, ManualClock, SystemClock};
 use tidings::config::{Config, Sources};
 use tidings::domain::{
     Address, Audience, Cadence, ChosenKey, Day, DeliveryState, Object, ObjectId, User,
@@ -21,6 +21,7 @@ use tidings::engine::crash::EMAIL_POINTS;
 use tidings::engine::delivery::brand_identities::new_mailer;
 use tidings::engine::digest::DigestRequest;
 use tidings::engine::ingest::{self, EventService};
+use tidings::ids::Ids;
 use tokio::time::{Instant, interval};
 
 pub use super::work::{Kind, Work};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Settings, RngSeed, TestRunner};
-use tidings::clock::{Ids, ManualClock};
+use tidings::clock::ManualClock;
 use tidings::config::Config;
 use tidings::context::Context;
 use tidings::domain::batch::{AccumulatorId, BatchItem, Keep};
@@ -19,6 +19,7 @@ use tidings::domain::{
 };
 use tidings::engine::NoProgress;
 use tidings::engine::batches::{BatchService, EndAction, Join};
+use tidings::ids::Ids;
 use tidings::metrics::{BuildInfo, Metrics};
 use tidings::store::{BatchFilter, Store};
 

@@ -8,13 +8,13 @@ use std::time::Duration;
 use chrono::TimeDelta;
 use futures::FutureExt;
 use tidings::app::{App, Mailers};
-use tidings::clock::Ids;
 use tidings::config::Config;
 use tidings::domain::{BrandName, DeliveryState, EventType, ObjectId};
 use tidings::email::Resolution;
 use tidings::engine::NoProgress;
 use tidings::engine::digest::DigestRequest as Run;
 use tidings::engine::ingest::NewEvent;
+use tidings::ids::Ids;
 use tokio::time::timeout;
 
 use crate::mail::provider::{Dialect, Provider};

@@ -128,7 +128,7 @@ async fn an_unreadable_suppression_still_stops_every_email(fresh: Fresh) {
     let read = ada(&fresh).await;
     let start = read.start.unwrap();
     assert!(
-        start.is_after(tidings::clock::Ids::deterministic(1).next(noon())),
+        start.is_after(tidings::ids::Ids::deterministic(1).next(noon())),
         "it hides all events"
     );
     let epoch = Some(DateTime::<Utc>::UNIX_EPOCH);

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, TimeZone, Utc};
-use tidings::clock::{Clock, Ids};
+use tidings::clock::Clock;
 use tidings::config::Config;
 use tidings::context::Context;
 use tidings::domain::delivery::Handover;
@@ -17,6 +17,7 @@ use tidings::domain::{
 };
 use tidings::engine::archive;
 use tidings::engine::feed::{self, MarksInput};
+use tidings::ids::Ids;
 use tidings::metrics::{BuildInfo, Metrics};
 use tidings::store::{NewMarker, PushRequest, Store};
 

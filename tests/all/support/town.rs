@@ -13,7 +13,7 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::future::BoxFuture;
 use tidings::app::{App, Mailers, TemplateUse, Themes};
-use tidings::clock::{Clock, Ids, ManualClock};
+use tidings::clock::{Clock, ManualClock};
 use tidings::config::Config;
 use tidings::domain::{
     Address, Audience, Day, Delivery, DeliveryId, FollowKey, Object, ObjectId, PendingCounts, User,
@@ -25,6 +25,7 @@ use tidings::email::{
 };
 use tidings::engine::NoProgress;
 use tidings::engine::ingest::NewEvent;
+use tidings::ids::Ids;
 use tidings::metrics::Metrics;
 use tidings::store::Store;
 use tidings::wire::event::Receipt;
