@@ -5,6 +5,7 @@
 //! [`crate::engine::fanout`] resolves it later. Start with [`EventService::accept`].
 
 pub mod objects;
+mod retract;
 pub mod unknown_names;
 
 use std::str::FromStr;

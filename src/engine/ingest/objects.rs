@@ -1,4 +1,4 @@
-//! Stores the objects that events refer to, and retracts events about them.
+//! Stores the objects that events refer to.
 //!
 //! A withdrawn object keeps a record with `notifiable: false`, because feeds may show an object
 //! without a record ([`crate::engine::eligibility::event_facts`]). Objects of mapped models are in
@@ -8,16 +8,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::context::Context;
-use crate::domain::fanout::check_objects;
-use crate::domain::{
-    ChangeNotice, Event, EventType, InvalidValue, ModelName, Object, ObjectId, ObjectKey,
-    Retraction,
-};
+use crate::domain::{ChangeNotice, InvalidValue, ModelName, Object, ObjectId, ObjectKey};
 use crate::engine::Result;
 use crate::engine::batches::BatchService;
-use crate::engine::eligibility::event_facts::EventFacts;
 use crate::engine::feed::cache::FeedCache;
-use crate::wire::event::{Retracted, UnknownNames};
 
 /// Stores objects, except those of mapped models, and retracts events about them.
 pub struct ObjectService {
@@ -86,45 +80,5 @@ impl ObjectService {
     /// Marks an object as withdrawn, even if it was unknown. Its other fields are removed.
     pub async fn withdraw(&self, key: ObjectKey) -> Result<()> {
         self.put(vec![Object { notifiable: false, ..Object::without_data(key) }]).await
-    }
-
-    /// Retracts all earlier events of this type about these objects, 1 to 100, so that feeds and
-    /// emails no longer include them. Later events about them are not affected.
-    ///
-    /// A retraction is one small record per object, written first, for an audience of any size.
-    /// Feeds, digests, batches, unsent emails and pending fan-outs check it
-    /// ([`crate::engine::eligibility::event_facts`]). Then the events are removed from open
-    /// batches, to keep their totals exact; this step can be repeated.
-    ///
-    /// Returns the keys of the objects, warnings about unknown ones, and what open batches lost.
-    /// Does not find out which users were notified before.
-    pub async fn retract(&self, kind: &EventType, objects: &[ObjectId]) -> Result<Retracted> {
-        check_objects(objects.len())?;
-        let objects: Vec<ObjectId> = objects
-            .iter()
-            .map(|object| self.context.policies.object_id(kind, object.clone()))
-            .collect();
-        let events: Vec<Event> =
-            objects.iter().map(|object| Event::new(kind, object, None)).collect();
-        let mut catalog = EventFacts::for_emails(&self.context);
-        catalog.load_objects_and_retractions(events.iter()).await?;
-        let mut unknown = UnknownNames::default();
-        for event in &events {
-            unknown.add_unknown(event, &catalog, &self.context.policies);
-        }
-        let at = self.context.ids.next(self.context.clock.now());
-        let retraction = |o: &ObjectId| Retraction { t: kind.clone(), o: o.clone(), at };
-        let retractions: Vec<Retraction> = objects.iter().map(retraction).collect();
-        let keys: Vec<_> = events.iter().map(|event| catalog.object_key(event)).collect();
-        let notice = ChangeNotice::objects(keys.iter().map(|key| key.as_str()));
-        self.context.store.retract(&retractions, &notice).await?;
-        // Polls of this process see the change at once, before the store's change notice arrives.
-        self.feed_cache.apply_notice(&notice);
-        // Events that join a batch after `at` are not part of the retraction.
-        Ok(Retracted {
-            removed_events: self.batches.remove_events(kind, &objects, Some(at)).await?,
-            objects: keys,
-            warnings: unknown.retraction_warnings(&self.context.policies),
-        })
     }
 }
