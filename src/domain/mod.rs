@@ -7,6 +7,7 @@
 
 pub mod address;
 pub mod audience;
+pub mod backlog;
 pub mod batch;
 pub mod coordination;
 pub mod day;
@@ -39,6 +40,7 @@ pub mod user_id_reuse;
 
 pub use address::Address;
 pub use audience::{Audience, Point, Selector, distinct};
+pub use backlog::{Backlog, DayNote, DigestDays, PendingCounts};
 pub use batch::{Batch, BatchKey, BatchPolicy, BatchState, ChosenKey};
 pub use coordination::{ChangeNotice, Lease, NoticeKey, Pause};
 pub use day::{Day, DaySet};
@@ -48,7 +50,6 @@ pub use day_stack::{
 };
 pub use delivery::{Delivery, DeliveryId, DeliverySource, Tag};
 pub use details::Details;
-pub use digest_content::{Backlog, DayNote, DigestDays, PendingCounts};
 pub use eligibility::{EligibilityFacts, Exclusion, ObjectState, Purpose, classify};
 pub use email_sections::EmailContent;
 pub use fanout::{Fanout, FanoutCounts, FanoutProgress, FanoutState};
