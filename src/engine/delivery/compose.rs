@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use self::renderings::{Contents, Reasons};
+use self::reasons::Reasons;
+use self::renderings::Contents;
 use super::brand_identities::{Identities, Identity};
 use crate::context::Context;
 use crate::domain::batch::BatchItem;
@@ -32,6 +33,7 @@ use crate::engine::feedback::suppressions::SuppressedAddresses;
 mod batch_events;
 mod message;
 mod preview;
+mod reasons;
 mod renderings;
 
 pub(super) use batch_events::stacks_of;
