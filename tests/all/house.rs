@@ -70,7 +70,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("clap_complete", &["cli"]),
     ("clap_mangen", &["cli"]),
     ("comfy_table", &["cli"]),
-    ("governor", &["engine/delivery/throttle", "http/api/callers"]),
+    ("governor", &["engine/delivery/throttle", "http/api/rate_limit"]),
     ("hickory_resolver", &["operate/dns_and_web"]),
     ("indicatif", &["cli"]),
     ("lettre", &["email"]),

@@ -3,11 +3,10 @@
 //! A caller is an application with a server key, or a user with a token that an application signed.
 //! Every request under `/v1` and `/metrics` needs one (P8). [`super::route`] decides which routes
 //! it opens. Pages of the origins in `server.cors_origins` may call `/v1`, without cookies. Keys
-//! and tokens, valid or not, are never logged or returned. Each process counts its own requests.
+//! and tokens, valid or not, are never logged or returned.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use actix_cors::Cors;
 use actix_web::body::{BoxBody, EitherBody, MessageBody};
@@ -15,21 +14,15 @@ use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::{Method, header};
 use actix_web::middleware::Next;
 use actix_web::{Error, HttpMessage, web};
-use governor::clock::Clock as _;
-use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 
 use super::problem::{Code, Problem};
+use super::rate_limit::RateLimit;
 use crate::app::App;
 use crate::clock::Clock;
 use crate::domain::KeyName;
 use crate::engine::access::keys::{KeyRing, RecognizedKey};
 use crate::engine::access::tokens::{TokenError, UserToken, UserTokens};
 use crate::engine::users::personal::cached_start;
-
-/// The size of a burst, in seconds of the average rate.
-const BURST_SECONDS: NonZeroU32 = NonZeroU32::new(6).expect("6 is not 0");
-/// The number of requests after which idle callers are removed from memory.
-const REQUESTS_PER_SWEEP: u32 = 4_096;
 
 /// The authenticated sender of a request.
 #[derive(Debug, Clone)]
@@ -133,42 +126,6 @@ fn bearer(req: &ServiceRequest) -> Option<&[u8]> {
     let (scheme, rest) = value.split_at_checked("Bearer ".len())?;
     let is_bearer = scheme.eq_ignore_ascii_case(b"Bearer ");
     is_bearer.then(|| rest.trim_ascii())
-}
-
-/// The limit for one kind of caller. All tokens of a user share one limit, so no client slows
-/// another down.
-struct RateLimit {
-    /// The caller, for error messages.
-    caller: &'static str,
-    limiter: DefaultKeyedRateLimiter<String>,
-    quota: Quota,
-    since_sweep: AtomicU32,
-}
-
-impl RateLimit {
-    fn new(caller: &'static str, rate: NonZeroU32) -> Self {
-        let quota = Quota::per_second(rate).allow_burst(rate.saturating_mul(BURST_SECONDS));
-        Self { caller, limiter: RateLimiter::hashmap(quota), quota, since_sweep: AtomicU32::new(0) }
-    }
-
-    fn count(&self, name: &str) -> Result<(), Problem> {
-        if self.since_sweep.fetch_add(1, Ordering::Relaxed) >= REQUESTS_PER_SWEEP {
-            self.since_sweep.store(0, Ordering::Relaxed);
-            self.limiter.retain_recent();
-            self.limiter.shrink_to_fit();
-        }
-        self.limiter.check_key(&name.to_owned()).map_err(|until| {
-            let wait = until.wait_time_from(self.limiter.clock().now());
-            let seconds = wait.as_secs_f64().ceil().max(1.0);
-            let window = self.quota.burst_size_replenished_in().as_secs_f64().ceil();
-            let (caller, quota) = (self.caller, self.quota.burst_size());
-            let detail = format!(
-                "{caller} made more than {quota} requests in {window} s; ask again in {seconds} s"
-            );
-            let problem = Problem::new(Code::TooManyRequests, detail);
-            problem.with(header::RETRY_AFTER, seconds.to_string())
-        })
-    }
 }
 
 /// How long a browser may cache the answer to a preflight, in seconds. Chromium allows no more.

@@ -11,11 +11,13 @@ mod callers;
 mod demo;
 mod events;
 mod feed;
+mod hooks;
 mod listener;
 mod monitoring;
 mod objects;
 mod preview_server;
 pub mod problem;
+mod rate_limit;
 pub(in crate::http) mod request;
 pub(in crate::http) mod route;
 mod server;
@@ -40,7 +42,7 @@ pub const V1_ROUTES: &[RouteTable] = &[
 ];
 
 /// The routes that need no key.
-pub const OPEN_ROUTES: &[RouteTable] = &[monitoring::HEALTH, caching::ROUTES, suppressions::HOOKS];
+pub const OPEN_ROUTES: &[RouteTable] = &[monitoring::HEALTH, caching::ROUTES, hooks::HOOKS];
 
 /// The routes for Prometheus.
 pub const METRICS_ROUTES: &[RouteTable] = &[monitoring::METRICS];
