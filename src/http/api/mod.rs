@@ -13,6 +13,7 @@ mod events;
 mod feed;
 mod hooks;
 mod listener;
+mod local_only;
 mod monitoring;
 mod objects;
 mod preview_server;

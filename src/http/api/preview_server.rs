@@ -16,10 +16,10 @@ use actix_web::{HttpResponse, HttpServer};
 use anyhow::Context;
 use tokio::sync::{Mutex, MutexGuard, watch};
 
-use super::demo::{
+use super::listener::{ListeningSocket, stopped};
+use super::local_only::{
     EMAIL_POLICY, FILE_POLICY, local_response, page_policy, require_local_host, uncached,
 };
-use super::listener::{ListeningSocket, stopped};
 use crate::demo::picture;
 use crate::operate::preview::{PreviewSheet, Previewer, files_in};
 use crate::wire::local_pages::{PreviewBoard, RenderedSheet as SheetSummary};

@@ -29,10 +29,11 @@ use super::listener::{
     DISCONNECT_TIMEOUT, HEAD_TIMEOUT, KEEP_ALIVE, ListeningSocket, connections_per_thread, listen,
     stopped,
 };
+use super::local_only::require_local_host;
 use super::problem::{Problem, not_found};
 use super::route::{MatchedRoute, RouteTable};
 use super::stream::Streams;
-use super::{DEMO_ROUTES, METRICS_ROUTES, OPEN_ROUTES, V1_ROUTES, demo};
+use super::{DEMO_ROUTES, METRICS_ROUTES, OPEN_ROUTES, V1_ROUTES};
 use crate::app::App;
 use crate::demo::Gallery;
 use crate::domain::Id;
@@ -152,7 +153,7 @@ impl BoundServer {
                 .app_data(app.clone())
                 .app_data(authorizer.clone())
                 .app_data(streams.clone())
-                .wrap(Condition::new(demo.is_some(), from_fn(demo::require_local_host)))
+                .wrap(Condition::new(demo.is_some(), from_fn(require_local_host)))
                 .wrap(from_fn(observe))
                 .configure(routes)
                 .default_service(web::to(not_found))
