@@ -21,7 +21,7 @@ use super::{Error, Progress, Result};
 use crate::context::Context;
 use crate::domain::{Backlog, Day, PendingCounts};
 use crate::store::{CountedRecords, LeasesToEnd};
-use crate::wire::transfer::{DayFate, DayReport};
+use crate::wire::archive::{DayFate, DayReport};
 
 mod file;
 

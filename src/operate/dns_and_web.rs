@@ -16,7 +16,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderValue, LOCATION};
 use reqwest::{Client, RequestBuilder};
 
 use crate::email::http::{build_client, error_causes, is_connection_refused, is_tls_failure};
-use crate::wire::status::Finding;
+use crate::wire::diagnosis::Finding;
 
 /// The HTTP client.
 pub struct Web(Client);

@@ -1,13 +1,12 @@
-//! Deliveries, the reports that providers post about them, and suppressed addresses.
+//! Deliveries, and the reports that providers post about them.
 //!
-//! Addresses are masked (P8), unless an operator requests them in full.
+//! Addresses are masked (P8).
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use crate::domain::{
-    self, BrandName, Delivery, DeliveryId, DeliveryState, EventType, ObjectId, ReportKind,
-    Suppression, UserId,
+    BrandName, Delivery, DeliveryId, DeliveryState, EventType, ObjectId, ReportKind, UserId,
 };
 
 /// A delivery row.
@@ -176,41 +175,6 @@ pub struct ShownItem {
     pub object: ObjectId,
     /// The object's current title, if it has one.
     pub title: Option<String>,
-}
-
-/// A suppressed address, and why it is suppressed.
-#[derive(Debug, Clone, Serialize)]
-pub struct SuppressionView {
-    /// The address, masked unless an operator requested it in full.
-    pub address: String,
-    /// The most severe reason so far.
-    pub reason: domain::SuppressionReason,
-    /// When that reason was reported.
-    pub at: DateTime<Utc>,
-    /// The source of the report, such as a provider's name.
-    pub source: String,
-    /// The provider's code, such as `550 5.1.1`.
-    pub detail: Option<String>,
-}
-
-impl From<Suppression> for SuppressionView {
-    fn from(suppression: Suppression) -> Self {
-        Self {
-            address: suppression.address.to_string(),
-            reason: suppression.reason,
-            at: suppression.at,
-            source: suppression.source,
-            detail: suppression.detail,
-        }
-    }
-}
-
-/// A page of suppressed addresses, in the order of the addresses.
-#[derive(Debug, Serialize)]
-pub(crate) struct SuppressionPage {
-    pub(crate) suppressions: Vec<SuppressionView>,
-    /// The value of `after` for the next page, if there may be one.
-    pub(crate) next: Option<String>,
 }
 
 /// The outcomes of the reports in one request.

@@ -7,7 +7,8 @@ use chrono_tz::Tz;
 use serde::Serialize;
 
 use super::batch::BatchView;
-use super::delivery::{DeliveryRow, SuppressionView};
+use super::delivery::DeliveryRow;
+use super::suppression::SuppressionView;
 use crate::domain::user::UnreadableField;
 use crate::domain::{
     BrandName, Day, DeliveryId, DeliveryState, EventType, Id, ObjectId, Position, Schedule, UserId,

@@ -9,14 +9,18 @@ use serde::Serialize;
 
 use crate::domain::UserId;
 
+pub mod archive;
 pub mod batch;
 pub mod delivery;
+pub mod diagnosis;
 pub mod event;
 pub mod explanation;
 pub mod feed;
+pub mod key;
 pub(crate) mod local_pages;
 pub mod run_report;
 pub mod status;
+pub mod suppression;
 pub mod transfer;
 pub mod user;
 

@@ -1,7 +1,6 @@
-//! Views of users: records, preferences, follows, mutes and exports. Also server keys.
+//! Views of users: records, preferences, follows, mutes and exports.
 //!
-//! Addresses are masked, except in the export of a user, which only operators get. Only the answer
-//! to the creation of a key contains the key itself (P8).
+//! Addresses are masked, except in the export of a user, which only operators get (P8).
 
 use std::collections::BTreeMap;
 
@@ -10,11 +9,12 @@ use chrono_tz::Tz;
 use serde::Serialize;
 
 use super::batch::BatchView;
-use super::delivery::{DeliveryRow, SuppressionView};
+use super::delivery::DeliveryRow;
+use super::suppression::SuppressionView;
 use crate::domain::feed_marks::ItemState;
 use crate::domain::{
-    Category, EventType, FollowKey, Id, KeyName, Mandate, Mute, Mutes, ObjectId, Policies,
-    Position, QuietHours, Route, Schedule, Scope, Subject, User, UserId, durations_and_times,
+    Category, EventType, FollowKey, Id, Mandate, Mute, Mutes, ObjectId, Policies, Position,
+    QuietHours, Route, Schedule, Subject, User, UserId, durations_and_times,
 };
 
 /// A user's record, with the address masked.
@@ -191,24 +191,4 @@ pub struct ExportedEvent {
     pub happened: DateTime<Utc>,
     /// Its state in the feed.
     pub state: ItemState,
-}
-
-/// A server key, without its secret.
-#[derive(Debug, Clone, Serialize)]
-pub struct KeyView {
-    /// The name of the key.
-    pub name: KeyName,
-    /// The scope of the key.
-    pub scope: Scope,
-    /// When the key was created.
-    pub created: DateTime<Utc>,
-}
-
-/// A server key that was just created.
-#[derive(Serialize)]
-pub(crate) struct NewKeyView<'a> {
-    pub(crate) name: &'a KeyName,
-    pub(crate) scope: Scope,
-    /// The secret.
-    pub(crate) key: &'a str,
 }

@@ -6,7 +6,7 @@ use bson::doc;
 use tidings::domain::Day;
 use tidings::engine::{NoProgress, archive};
 use tidings::store::mongo::MongoOptions;
-use tidings::wire::transfer::DayFate;
+use tidings::wire::archive::DayFate;
 
 use crate::mongo_faults::{lost_reply, refused};
 use crate::support::mongo::{Faulty, faulty};

@@ -18,7 +18,7 @@ use crate::context::Context;
 use crate::domain::{InvalidValue, KeyName, KeyRecord, Scope, Secret};
 use crate::engine::Result;
 use crate::store::{self, Error, NoteFilter, Notes};
-use crate::wire::user::KeyView;
+use crate::wire::key::KeyView;
 
 /// The prefix of the names of the notes that store keys.
 const NOTE_PREFIX: &str = "key:";

@@ -11,7 +11,7 @@ use crate::domain::Address;
 use crate::domain::address::AddressCursor;
 use crate::engine::feedback::suppressions::SuppressionInput;
 use crate::wire::AcceptedCount;
-use crate::wire::delivery::{SuppressionPage, SuppressionView};
+use crate::wire::suppression::{SuppressionPage, SuppressionView};
 
 routes! {SUPPRESSIONS under "/v1":
     "/suppressions" => {get read ["after", "limit"]: page, post admin bulk: post}

@@ -18,7 +18,7 @@ use crate::operate::dns_and_web::{DnsResolver, Web};
 use crate::operate::open::{Access, Refusal, open_store_with, pending_upgrade};
 use crate::store::mongo::MongoOptions;
 use crate::store::{self, Store};
-use crate::wire::status::Finding;
+use crate::wire::diagnosis::Finding;
 
 /// Builds the doctor of a configuration.
 pub async fn doctor(config: &Config, options: DoctorOptions, clock: Arc<dyn Clock>) -> Doctor {

@@ -332,7 +332,7 @@ fn judge_reports(provider: &str, unreported: u64, counts: &ReportCounts) -> Opti
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::status::Severity;
+    use crate::wire::diagnosis::Severity;
 
     #[test]
     fn old_mongodb_versions_are_errors() {

@@ -1,7 +1,7 @@
 //! Tests how the records of the sender's domain are judged.
 
 use super::*;
-use crate::wire::status::Severity;
+use crate::wire::diagnosis::Severity;
 
 #[test]
 fn an_spf_record_is_recognized_by_its_version() {

@@ -45,7 +45,7 @@ fn judge_open_files(limit: Option<u64>, streams: usize) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::status::Severity;
+    use crate::wire::diagnosis::Severity;
 
     #[test]
     fn a_network_file_system_is_an_error_and_fuse_a_warning() {

@@ -19,7 +19,7 @@ use crate::engine::access::links::Links;
 use crate::operate::dns_and_web::{DnsResolver, Web};
 use crate::render::Renderer;
 use crate::store::Store;
-use crate::wire::status::Finding;
+use crate::wire::diagnosis::Finding;
 
 mod builder;
 mod database;

@@ -111,7 +111,7 @@ fn judge_click(genuine: WebResponse, forged: &WebResult) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::status::Severity;
+    use crate::wire::diagnosis::Severity;
 
     fn response(status: u16, location: Option<&str>) -> WebResponse {
         WebResponse { status, location: location.map(str::to_owned), body: String::new() }

@@ -157,7 +157,7 @@ fn judge_files(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::status::Severity;
+    use crate::wire::diagnosis::Severity;
 
     /// Returns the findings for a finished configuration with these lines on top.
     fn findings(lines: &str) -> Vec<Finding> {

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
     use crate::domain::Site;
     use crate::domain::error_chain::error_chain;
-    use crate::wire::status::Severity;
+    use crate::wire::diagnosis::Severity;
 
     /// Returns the severity with these templates instead of the built-in ones.
     fn severity(files: &[(&str, String)]) -> Severity {

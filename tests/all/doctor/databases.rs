@@ -10,7 +10,7 @@ use tidings::config::Config;
 use tidings::domain::delivery::Settlement;
 use tidings::domain::{Day, DeliveryState, User};
 use tidings::operate::doctor::{DoctorOptions, doctor};
-use tidings::wire::status::{Finding, Severity};
+use tidings::wire::diagnosis::{Finding, Severity};
 
 use super::{HEALTHY, found};
 use crate::services::unreadable::{write, zone};

@@ -1,7 +1,7 @@
 //! The provider, the sender's domain, and the templates.
 
 use tidings::operate::doctor::DoctorOptions;
-use tidings::wire::status::Severity;
+use tidings::wire::diagnosis::Severity;
 
 use super::pages::always;
 use super::{HEALTHY, Network, dns, findings, found};

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tidings::clock::SystemClock;
 use tidings::config::Config;
 use tidings::operate::doctor::{DoctorOptions, doctor};
-use tidings::wire::status::{Finding, Severity};
+use tidings::wire::diagnosis::{Finding, Severity};
 
 use crate::mail::provider::{Dialect, Provider};
 

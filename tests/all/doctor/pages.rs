@@ -1,7 +1,7 @@
 //! Checks of the public pages and the one-click link, against a running server and against others.
 
 use tidings::http::api;
-use tidings::wire::status::Severity;
+use tidings::wire::diagnosis::Severity;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::watch;

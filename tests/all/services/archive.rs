@@ -13,7 +13,7 @@ use tidings::engine::NoProgress;
 use tidings::engine::archive::ArchiveRequest;
 use tidings::engine::ingest;
 use tidings::store::{DaySum, DaySumBuilder, MergePolicy};
-use tidings::wire::transfer::{DayFate, DayReport};
+use tidings::wire::archive::{DayFate, DayReport};
 
 use crate::support::town::{Town, monday, on_both_stores, saturday, to};
 use crate::support::{Fresh, event, id, lease, new_marker, push_to, user};

@@ -6,7 +6,7 @@ use chrono::TimeDelta;
 use tidings::domain::Entry;
 use tidings::engine::NoProgress;
 use tidings::engine::archive::ArchiveRequest;
-use tidings::wire::transfer::DayFate;
+use tidings::wire::archive::DayFate;
 
 use super::archive::{accept_late, days, exported, first_day, request, with_an_old_day};
 use crate::support::poison::database;

@@ -8,7 +8,7 @@ use futures::TryStreamExt;
 use tidings::domain::Day;
 use tidings::engine::NoProgress;
 use tidings::engine::archive::ArchiveRequest;
-use tidings::wire::transfer::DayFate;
+use tidings::wire::archive::DayFate;
 
 use crate::support::Fresh;
 use crate::support::poison::{database, file};

@@ -9,8 +9,8 @@ use tidings::email::Outcome;
 use tidings::engine::NoProgress;
 use tidings::engine::archive;
 use tidings::engine::digest::DigestRequest;
+use tidings::wire::archive::{DayFate, DayReport};
 use tidings::wire::run_report::DigestReport;
-use tidings::wire::transfer::{DayFate, DayReport};
 
 use crate::support::town::{Town, monday, mostly_on_sqlite, request, to};
 use crate::support::{Fresh, keep_days, user};

@@ -13,8 +13,8 @@ use tidings::engine::NoProgress;
 use tidings::engine::archive::ArchiveRequest as Archive;
 use tidings::engine::digest::DigestRequest;
 use tidings::engine::ingest::NewEvent;
+use tidings::wire::archive::DayFate;
 use tidings::wire::explanation::{CoveredBy, EmailPlace, EventStatus};
-use tidings::wire::transfer::DayFate;
 
 use crate::support::town::{Town, busy, monday, mostly_on_sqlite, request, saturday, to};
 use crate::support::{Fresh, Shorthand, kind, noon, user};

@@ -12,9 +12,9 @@ use tidings::domain::{
 use tidings::email::Outcome;
 use tidings::engine::NoProgress;
 use tidings::engine::archive::ArchiveRequest;
+use tidings::wire::archive::DayFate;
 use tidings::wire::explanation::EventStatus;
 use tidings::wire::run_report::DigestReport;
-use tidings::wire::transfer::DayFate;
 
 use crate::support::town::{Town, busy, followers_of, monday, mostly_on_sqlite, to};
 use crate::support::{Fresh, Shorthand, keep_days, noon, user};
