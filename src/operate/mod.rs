@@ -8,6 +8,7 @@ pub mod machine;
 pub mod metrics_text;
 pub mod open;
 pub mod preview;
+pub mod send_test;
 pub mod simulate;
 pub mod status;
 pub mod transfer;

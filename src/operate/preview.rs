@@ -1,5 +1,5 @@
 //! Previews emails and pages, with invented content ([`Samples`]) or the content that a user would
-//! get now ([`UserEmails`]), and sends one of them to the operator ([`send_test`]).
+//! get now ([`UserEmails`]).
 //!
 //! A preview writes nothing. Templates are read again for each, so it shows the latest saved
 //! version. Links that stop emails lead nowhere, as in a dry run. Start with [`Previewer::sheets`].
@@ -9,20 +9,14 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
-use super::open::{Access, Refusal, open_store};
-use crate::clock::{Clock, SystemClock};
+use crate::clock::Clock;
 use crate::config::Config;
 use crate::domain::name::named_enum;
-use crate::domain::{
-    Address, BatchState, BrandName, DeliveryId, DeliverySource, StopAction, User, UserId,
-};
-use crate::email::{BodyText, LinkPlaceholder, Message, Outcome, SendPermit, SharedContent};
+use crate::domain::{BatchState, BrandName, DeliverySource, StopAction, User, UserId};
+use crate::email::LinkPlaceholder;
 use crate::engine::batches::{BatchFilter, BatchService};
-use crate::engine::delivery::Headers;
-use crate::engine::delivery::brand_identities::new_mailer;
 use crate::engine::digest::{DigestRequest, DigestService};
 use crate::engine::{self, NoProgress};
-use crate::ids::Ids;
 use crate::render::pages::PageUser;
 use crate::render::{self, EmailLinks, Pages, Renderer, Samples, sample_user};
 
@@ -262,57 +256,6 @@ impl UserEmails {
         }));
         Ok(drafts)
     }
-}
-
-/// The prefix of the subject.
-const TEST_PREFIX: &str = "[Test] ";
-
-/// Sends this email to an address.
-///
-/// # Errors
-///
-/// A suppressed address is a conflict, and nothing is sent. Before the store exists, no address is
-/// suppressed.
-pub async fn send_test(
-    config: &Config,
-    brand: Option<&BrandName>,
-    to: Address,
-    sheet: &PreviewSheet,
-) -> anyhow::Result<Outcome> {
-    let mailer = new_mailer(config)?;
-    let states = match open_store(config, Access::Read).await {
-        Ok(store) => store.address_states(&[to.folded()]).await?,
-        Err(error) => match error.downcast_ref::<Refusal>() {
-            Some(refusal) if refusal.is_missing => Vec::new(),
-            _ => return Err(error),
-        },
-    };
-    if let Some(suppression) = states.into_iter().find_map(|state| state.suppression) {
-        let (what, reason) = ("no email is sent to this address", suppression.reason);
-        let why = format!("{what}: {reason} (tidings suppressions lift ends it)");
-        return Err(engine::Error::Conflict(why).into());
-    }
-    let now = SystemClock.now();
-    let id = Ids::random().next(now);
-    let subject = sheet.subject.as_deref().unwrap_or_default();
-    let content = SharedContent {
-        subject: format!("{TEST_PREFIX}{subject}"),
-        html: BodyText::from(sheet.html.as_str()),
-        text: BodyText::from(sheet.text.as_deref().unwrap_or_default()),
-    };
-    let message = Message {
-        delivery: DeliveryId::stored(format!("test:{id}")),
-        to,
-        to_name: None,
-        content: Arc::new(content),
-        links: None,
-        extra_headers: Headers::new(config, brand)
-            .headers_of_test(sheet.kind == PreviewKind::Digest),
-        at: now,
-    };
-    let (reference, permit) = (format!("test-{id}"), SendPermit::always());
-    let mut sent = mailer.send(&reference, &[message], &permit).await;
-    Ok(sent.pop().unwrap_or_else(|| Outcome::Unknown("the mailer gave no answer".into())))
 }
 
 #[cfg(test)]

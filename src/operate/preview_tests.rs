@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::clock::SystemClock;
 use crate::domain::{EventType, Policies, Policy, Route};
 
 fn preview(types: &[(&str, Policy)]) -> Previewer {
