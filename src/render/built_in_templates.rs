@@ -1,10 +1,7 @@
-//! The files of templates: their built-in texts, and the errors about them.
+//! The files of templates, with their built-in texts.
 //!
 //! A shared part is inserted as text before compilation ([`ExpandedTemplate::of`]), so that macros
 //! work across parts and styles can be inlined.
-
-use std::fmt::Display;
-use std::path::{Path, PathBuf};
 
 /// A template: its name, and the built-in text, used unless the templates folder has this file.
 #[derive(Debug)]
@@ -154,39 +151,6 @@ pub(super) static PAGES: [Template; 13] = [
 pub(crate) fn template_names() -> impl Iterator<Item = &'static str> {
     let emails = [&DIGEST, &BATCH].into_iter().flat_map(EmailTemplates::all);
     emails.chain(PARTS).chain(&PAGES).map(|template| template.name)
-}
-
-/// A reason why templates cannot be loaded, or an email cannot be rendered.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// A template or catalog is invalid.
-    #[error("{0}")]
-    Template(String),
-    /// A folder or file is missing, or it cannot be read, for example because it is not UTF-8 text.
-    #[error("{path} cannot be read")]
-    Unreadable {
-        /// The folder or file.
-        path: PathBuf,
-        /// The error of the operating system.
-        #[source]
-        cause: std::io::Error,
-    },
-    /// The name or theme of the site is invalid.
-    #[error(transparent)]
-    Site(#[from] crate::domain::name::InvalidValue),
-}
-
-impl Error {
-    /// Returns the error for an invalid template or catalog. `file` is the path, or a description
-    /// of the built-in template.
-    pub(super) fn invalid(file: impl Display, line: Option<usize>, why: impl Display) -> Self {
-        let line = line.map_or_else(String::new, |line| format!(", line {line}"));
-        Self::Template(format!("{file}{line}: {why}"))
-    }
-
-    pub(super) fn unreadable(path: &Path, cause: std::io::Error) -> Self {
-        Self::Unreadable { path: path.to_owned(), cause }
-    }
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use fluent_bundle::{FluentResource, FluentValue};
 use fluent_syntax::ast::{Entry, Expression, InlineExpression, Message, Pattern, PatternElement};
 use unic_langid::LanguageIdentifier;
 
-use super::built_in_templates::Error;
+use super::error::Error;
 use crate::domain::most_similar;
 use crate::domain::text_checks::to_language_tag;
 

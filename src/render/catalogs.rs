@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::built_in_templates::Error;
+use super::error::Error;
 use super::catalog_files::{
     BUILT_IN_RESOURCES, Bundle, ENGLISH, ENGLISH_MESSAGES, bundle, read_folder, with_fallbacks,
 };

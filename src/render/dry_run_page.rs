@@ -9,7 +9,8 @@ use minijinja::Value;
 use minijinja::value::Serde;
 use serde::Serialize;
 
-use super::built_in_templates::{Error, Template, template};
+use super::built_in_templates::{Template, template};
+use super::error::Error;
 use super::templates::Templates;
 use crate::domain::Site;
 

@@ -9,6 +9,7 @@ mod built_in_templates;
 mod catalog_files;
 mod catalogs;
 pub mod dry_run_page;
+mod error;
 mod inline;
 mod locale_formatter;
 mod mail_view;
@@ -30,9 +31,9 @@ use crate::domain::{DeliverySource, Site, User};
 use built_in_templates::{BATCH, DIGEST, EmailTemplates};
 use templates::Templates;
 
-pub use built_in_templates::Error;
 pub(crate) use built_in_templates::template_names;
 pub use catalogs::Catalogs;
+pub use error::Error;
 pub use pages::{Pages, WebPage};
 pub use sample::EmailDraft;
 pub(crate) use sample::{Samples, sample_user};

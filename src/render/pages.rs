@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use chrono::{DateTime, TimeDelta, Utc, Weekday};
 use minijinja::{Value, context};
 
-use super::built_in_templates::{Error, PAGES};
+use super::built_in_templates::PAGES;
+use super::error::Error;
 use super::catalogs::Catalogs;
 use super::locale_formatter::{LocaleFormatter, Medium, MessageValue};
 use super::sample::{FOLLOWED, sample_user};

@@ -11,7 +11,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use chrono_tz::Tz;
 use serde_json::json;
 
-use super::built_in_templates::Error;
+use super::error::Error;
 use super::template_input::{EmailInput, EmailLinks};
 use crate::domain::batch::{BatchItem, BatchKey};
 use crate::domain::day_stack::StackEvent;

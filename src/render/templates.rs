@@ -16,7 +16,8 @@ use minijinja::{
     AutoEscape, Environment, ErrorKind, State, UndefinedBehavior, Value, escape_formatter,
 };
 
-use super::built_in_templates::{Error, ExpandedTemplate, Template};
+use super::built_in_templates::{ExpandedTemplate, Template};
+use super::error::Error;
 use super::catalogs::Catalogs;
 use super::inline;
 use super::locale_formatter::{LocaleFormatter, Medium, MessageValue, plain};
