@@ -1,4 +1,4 @@
-//! Lists, drops, exports and restores whole days. Exports, imports and removes other records.
+//! Lists, drops, exports and restores whole days.
 //!
 //! A day is exported and restored exactly as it is. To drop a day, its collection is renamed,
 //! compared, and dropped or renamed back. Writers cannot reach the renamed collection; new entries
@@ -7,37 +7,23 @@
 
 use async_trait::async_trait;
 use bson::oid::ObjectId;
-use bson::{Bson, Document, RawArrayBuf, RawBson, RawDocument, RawDocumentBuf, doc, rawdoc};
+use bson::{Document, RawArrayBuf, RawBson, RawDocument, RawDocumentBuf, doc, rawdoc};
 use chrono::{DateTime, Utc};
-use futures::stream::{self, BoxStream};
+use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 
-use super::batches::accumulator_id;
+use super::Mongo;
 use super::bulk::{CommandKind, RejectedStatement, Update};
-use super::journal::{DONE, part_count, part_id};
 use super::patience::{DUPLICATE, NAMESPACE_EXISTS, NAMESPACE_NOT_FOUND};
 use super::reads::{id_of, run_concurrently};
-use super::users::encode_user;
-use super::{
-    AUDIENCES, BATCHES, DELIVERIES, FANOUTS, INBOXES, Mongo, RETRACTIONS, date, objects, oid,
-};
+use crate::domain::Day;
 use crate::domain::day::COLLECTION_PREFIX;
-use crate::domain::{Day, DeliveryState, Id};
 use crate::store::day_lines::{merge, owner_of};
-use crate::store::record::batch::AccumulatorRecord;
-use crate::store::record::delivery::DeliveryRecord;
-use crate::store::record::small::InboxRecord;
-use crate::store::record::values::{StoredForm, StoredId};
-use crate::store::record::{Record, read_bson, write_bson};
-use crate::store::record_lines::{NO_REVISION, RecordSource};
 use crate::store::{
-    AnyRecord, DaySum, DaySumBuilder, Days, Error, ExpiringRecords, ExportPart, MergePolicy,
-    RecordKind, RecordPage, Result, extjson,
+    DaySum, DaySumBuilder, Days, Error, ExpiringRecords, ExportPart, MergePolicy, RecordKind,
+    RecordPage, Result, extjson,
 };
 
-/// The maximum size of a document to import. MongoDB's limit is 16 MiB for it and the rest of the
-/// command.
-const MAX_IMPORTED_BYTES: usize = (16 << 20) - (64 << 10);
 /// For reading whole collections.
 const DOCUMENTS_PER_CHUNK: u32 = 1_000;
 /// How often to try to merge a document while other processes write to it.
@@ -103,11 +89,7 @@ impl Days for Mongo {
 
     fn export(&self, which: ExportPart) -> BoxStream<'_, Result<RecordPage>> {
         match which {
-            ExportPart::Records(kind) => {
-                let chunks = self.all_documents(kind.as_str().to_owned());
-                let pages = chunks.map_ok(|chunk| stream::iter(split(chunk)).map(Ok::<_, Error>));
-                pages.try_flatten().and_then(move |page| self.record_page(kind, page)).boxed()
-            }
+            ExportPart::Records(kind) => self.export_records(kind),
             ExportPart::Day(day) => {
                 let page = |chunk: Vec<RawDocumentBuf>| RecordPage {
                     lines: lines(&chunk).collect(),
@@ -119,18 +101,7 @@ impl Days for Mongo {
     }
 
     async fn import_records(&self, kind: RecordKind, lines: &[String]) -> Result<()> {
-        let records: Vec<AnyRecord> =
-            lines.iter().map(|line| AnyRecord::from_line(kind, line)).collect::<Result<_>>()?;
-        let statement = |record: &AnyRecord| {
-            let document = encode_record(record)?;
-            let id = match record {
-                AnyRecord::Accumulator(accumulator) => Some(accumulator_id(&accumulator.id).into()),
-                _ => id_of(&document),
-            };
-            Ok(Update::upsert(doc! {"_id": id}, document))
-        };
-        let statements: Vec<_> = records.iter().map(statement).collect::<Result<_>>()?;
-        self.upsert(kind.as_str(), statements).await
+        self.import_lines(kind, lines).await
     }
 
     async fn restore_day(&self, day: Day, stacks: &[String], meeting: MergePolicy) -> Result<()> {
@@ -153,72 +124,11 @@ impl Days for Mongo {
         before: DateTime<Utc>,
         limit: usize,
     ) -> Result<u64> {
-        let (end_id, end_date) = (oid(Id::at(before, [0; 8])), date(before));
-        let is_settled = doc! {
-            "state": {"$ne": DeliveryState::Unknown.as_str()}, "slot": {"$exists": false},
-        };
-        let (collection, time_field, end, mut is_old) = match what {
-            ExpiringRecords::Events => (FANOUTS, "_id", end_id, doc! {"state": DONE}),
-            ExpiringRecords::Retractions => (RETRACTIONS, "at", end_id, doc! {}),
-            ExpiringRecords::Batches => (BATCHES, "settled", end_date, doc! {}),
-            ExpiringRecords::Deliveries => (DELIVERIES, "settled", end_date, is_settled),
-            ExpiringRecords::Inboxes => (INBOXES, "changed", end_date, doc! {}),
-        };
-        is_old.insert(time_field, doc! {"$lt": &end});
-        let oldest = self.find(collection, is_old.clone()).sort(doc! {time_field: 1}).limit(limit);
-        let ids = oldest.ids().await?;
-        if !ids.is_empty() {
-            // A record that was found to be old is deleted only if it is still old.
-            let still_old = doc! {"$and": [{"_id": {"$in": &ids}}, is_old]};
-            self.delete_matching(collection, still_old).await?;
-        }
-        if what == ExpiringRecords::Events {
-            let is_last = ids.len() < limit;
-            self.delete_audience_parts(&ids, is_last.then_some(&end)).await?;
-        }
-        Ok(ids.len() as u64)
+        self.delete_expired(what, before, limit).await
     }
 }
 
 impl Mongo {
-    async fn record_page(
-        &self,
-        kind: RecordKind,
-        documents: Vec<RawDocumentBuf>,
-    ) -> Result<RecordPage> {
-        let mut page = RecordPage::default();
-        for raw in documents {
-            let record = match kind {
-                RecordKind::Fanouts => self.read_fanout(&raw).await.map(AnyRecord::from),
-                kind => read_record(kind, &raw),
-            };
-            match record {
-                Ok(record) => page.push(&record)?,
-                Err(error) if error.is_outage() => return Err(error),
-                Err(error) => page.unreadable.push(error.to_string()),
-            }
-        }
-        Ok(page)
-    }
-
-    /// Removes the parts of the audiences of these removed fan-outs. With an `end`, also removes
-    /// the parts before `end` that are older than all fan-outs: a process that crashed left them.
-    async fn delete_audience_parts(&self, removed: &[Bson], end: Option<&Bson>) -> Result<()> {
-        let parts_of =
-            |id: &Bson| doc! {"_id": {"$gte": part_id(id, 0), "$lte": part_id(id, i32::MAX)}};
-        let mut parts: Vec<Document> = removed.iter().map(parts_of).collect();
-        if let Some(end) = end {
-            let remaining = self.find(FANOUTS, doc! {"_id": {"$lt": end}});
-            let ids = remaining.sort(doc! {"_id": 1}).limit(1).ids().await?;
-            let oldest = ids.first().unwrap_or(end);
-            parts.push(doc! {"_id": {"$lt": part_id(oldest, 0)}});
-        }
-        if !parts.is_empty() {
-            self.delete_matching(AUDIENCES, doc! {"$or": parts}).await?;
-        }
-        Ok(())
-    }
-
     /// Counts by reading the documents: the server's metadata may be wrong after a crash.
     pub(super) async fn count_stacks(&self, day: Day) -> Result<u64> {
         let mut names = self.collection_names(&renamed_pattern(day)).await?;
@@ -369,58 +279,4 @@ fn prepend_statement(document: &RawDocumentBuf) -> RawDocumentBuf {
 
 fn lines(documents: &[RawDocumentBuf]) -> impl Iterator<Item = String> {
     documents.iter().map(|document| extjson::to_line(document))
-}
-
-/// Splits a chunk into pages of one document each if it has a fan-out with parts, because the parts
-/// may be long.
-fn split(chunk: Vec<RawDocumentBuf>) -> Vec<Vec<RawDocumentBuf>> {
-    if chunk.iter().any(|raw| part_count(raw).is_some()) {
-        chunk.into_iter().map(|raw| vec![raw]).collect()
-    } else {
-        vec![chunk]
-    }
-}
-
-fn read_record(kind: RecordKind, raw: &RawDocument) -> Result<AnyRecord> {
-    match kind {
-        RecordKind::Objects => Ok(objects::read_object(raw)?.into()),
-        RecordKind::Retractions => Ok(objects::read_retraction(raw)?.into()),
-        kind => AnyRecord::read_from(kind, raw),
-    }
-}
-
-impl RecordSource for &RawDocument {
-    fn read<R: Record>(self) -> Result<R::Value> {
-        read_bson::<R>(self)
-    }
-}
-
-fn encode_record(record: &AnyRecord) -> Result<RawDocumentBuf> {
-    let doing = "importing records";
-    match record {
-        AnyRecord::User(user) => Ok(encode_user(user)?.0),
-        AnyRecord::Object(object) => objects::encode_object(object),
-        AnyRecord::Inbox(inbox) => {
-            let mut record = InboxRecord::from_value(inbox);
-            record.revision = Some(StoredId(NO_REVISION));
-            write_bson(doing, &record)
-        }
-        AnyRecord::Retraction(retraction) => Ok(objects::encode_retraction(retraction)),
-        AnyRecord::Accumulator(accumulator) => {
-            write_bson(doing, &AccumulatorRecord::for_document(accumulator, NO_REVISION))
-        }
-        AnyRecord::Delivery(delivery) => write_bson(doing, &DeliveryRecord::for_document(delivery)),
-        AnyRecord::Fanout(fanout) => {
-            let document = write_bson(doing, record)?;
-            if document.as_bytes().len() > MAX_IMPORTED_BYTES {
-                return Err(Error::Unsupported(format!(
-                    "event {} names more users than fit into one document; wait until the \
-                     version that accepted it has pushed it to all of them, and export again",
-                    fanout.id
-                )));
-            }
-            Ok(document)
-        }
-        record => write_bson(doing, record),
-    }
 }

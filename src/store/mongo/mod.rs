@@ -28,6 +28,7 @@ mod coordination;
 mod days;
 mod deliveries;
 mod diagnostics;
+mod expired;
 mod feedback;
 mod grouped_updates;
 mod journal;
@@ -35,6 +36,7 @@ mod objects;
 mod patience;
 mod reads;
 mod stacks;
+mod transfer;
 mod upgrade;
 mod users;
 

@@ -1,4 +1,4 @@
-//! Whole days: listing, dropping, exporting and restoring them. Also removes old records.
+//! Whole days: listing, dropping, exporting and restoring them.
 //!
 //! A day is exported and restored byte for byte. Before a drop, it is compared without blocking
 //! writers, and the drop checks that it has not changed since. A row that has no exact document
@@ -13,7 +13,7 @@ use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Row, ToSql, Transaction};
 use serde_json::json;
 
-use super::rows::{Statements as _, millis};
+use super::rows::Statements as _;
 use super::{Sqlite, entry_text, schema, transfer};
 use crate::domain::day::COLLECTION_PREFIX;
 use crate::domain::{Day, DaySet, Id, IdForm, UserId};
@@ -103,37 +103,7 @@ impl Days for Sqlite {
         before: DateTime<Utc>,
         limit: usize,
     ) -> Result<u64> {
-        // The table, the columns of its key, and the condition and order of the expired rows.
-        let (table, key, expired) = match kind {
-            ExpiringRecords::Deliveries => (
-                "deliveries",
-                "id",
-                "settled < ?1 AND NOT open AND state <> 'unknown' ORDER BY settled",
-            ),
-            ExpiringRecords::Batches => ("batches", "id", "settled < ?1 ORDER BY settled"),
-            ExpiringRecords::Inboxes => ("inboxes", "user", "changed < ?1 ORDER BY changed"),
-            ExpiringRecords::Retractions => ("retractions", "type, object", "at < ?1 ORDER BY at"),
-            ExpiringRecords::Events => ("fanouts", "id", "id < ?1 AND state = 'done' ORDER BY id"),
-        };
-        let cutoff: Value = match kind {
-            ExpiringRecords::Retractions | ExpiringRecords::Events => {
-                Id::at(before, [0; 8]).to_string().into()
-            }
-            _ => millis(before).into(),
-        };
-        self.write(move |transaction| {
-            let expired_keys = format!("SELECT {key} FROM {table} WHERE {expired} LIMIT ?2");
-            let delete = |table: &str, key: &str| {
-                let sql = format!("DELETE FROM {table} WHERE ({key}) IN ({expired_keys})");
-                transaction.run(&sql, (&cutoff, limit as i64))
-            };
-            if kind == ExpiringRecords::Events {
-                delete("details", "fanout")?;
-                delete("audiences", "fanout")?;
-            }
-            Ok(delete(table, key)? as u64)
-        })
-        .await
+        self.delete_expired(kind, before, limit).await
     }
 }
 

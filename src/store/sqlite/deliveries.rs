@@ -1,5 +1,4 @@
-//! The ledger: one row for each email, with the provider's report on it. A partial unique index
-//! allows one open row per slot. Recently seen webhook ids have one row for each key.
+//! The ledger: one row for each email. A partial unique index allows one open row per slot.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -13,13 +12,11 @@ use crate::domain::coordination::{MAX_DEFERRAL, MAX_LEASE};
 use crate::domain::delivery::{
     Corrected, Correction, Handover, OperatorDecision, Transition, digest_slot,
 };
-use crate::domain::{
-    Delivery, DeliveryId, DeliveryState, Feedback, Lease, ReportCounts, ReportKind, Tag,
-};
+use crate::domain::{Delivery, DeliveryId, DeliveryState, Lease, ReportKind, Tag};
 use crate::store::record::delivery::{DeliveryRecord, WatermarkRecord};
 use crate::store::record::to_json;
 use crate::store::record::values::StoredForm;
-use crate::store::{Deliveries, DeliveryFilter, Error, Feedbacks, Result, RowsToLease};
+use crate::store::{Deliveries, DeliveryFilter, Result, RowsToLease};
 
 pub(super) const DELIVERIES: RowTable = RowTable {
     name: "deliveries",
@@ -159,76 +156,7 @@ impl Deliveries for Sqlite {
     }
 }
 
-#[async_trait]
-impl Feedbacks for Sqlite {
-    async fn note_feedback(&self, feedback: &[(DeliveryId, Feedback)]) -> Result<()> {
-        self.change_each(feedback, |transaction, (id, report)| {
-            let is_outweighed =
-                |row: Delivery| row.outcome.feedback.is_none_or(|stored| report.outweighs(stored));
-            if !find(transaction, id.as_str())?.is_some_and(is_outweighed) {
-                return Ok(0);
-            }
-            let sql = "UPDATE deliveries SET feedback = ?2, feedback_at = ?3 WHERE id = ?1";
-            transaction.run(sql, (id.as_str(), report.news.as_str(), millis(report.at)))
-        })
-        .await
-        .map(drop)
-    }
-
-    async fn report_counts(&self, since: DateTime<Utc>) -> Result<ReportCounts> {
-        self.read(move |transaction| {
-            let sql = "SELECT state, feedback, count(*) FROM deliveries
-                       WHERE settled >= ?1 GROUP BY state, feedback";
-            let counts: Vec<(String, Option<String>, i64)> =
-                transaction.query_all(sql, [millis(since)], |row| {
-                    Ok((row.get(0)?, row.get(1)?, row.get(2)?))
-                })?;
-            let mut report_counts = ReportCounts::default();
-            for (state, feedback, emails) in counts {
-                let corrupt = |why| Error::corrupt("the feedback of deliveries", why);
-                let state: DeliveryState = state.parse().map_err(corrupt)?;
-                let feedback = feedback.map(|kind| kind.parse::<ReportKind>()).transpose();
-                report_counts.add(state, feedback.map_err(corrupt)?, emails.unsigned_abs());
-            }
-            Ok(report_counts)
-        })
-        .await
-    }
-
-    async fn webhook_receipts(
-        &self,
-        marks: &[(String, String)],
-        now: DateTime<Utc>,
-        until: Option<DateTime<Utc>>,
-    ) -> Result<Vec<Option<String>>> {
-        let Some(until) = until else {
-            let sql = "SELECT mark FROM webhook_receipts WHERE key = ?1 AND until > ?2";
-            return self
-                .read_each(marks, move |transaction, (key, _)| {
-                    transaction.query_first(sql, (key, millis(now)), |row| row.get(0))
-                })
-                .await;
-        };
-        if marks.is_empty() {
-            return Ok(Vec::new());
-        }
-        let marks = marks.to_vec();
-        self.write(move |transaction| {
-            let sql = "DELETE FROM webhook_receipts WHERE until <= ?1";
-            transaction.run(sql, [millis(now)])?;
-            // Returns the stored mark, or the new one if there was none or it had expired.
-            let sql = "INSERT INTO webhook_receipts (key, mark, until) VALUES (?1, ?2, ?3)
-                       ON CONFLICT (key) DO UPDATE SET mark = mark RETURNING mark";
-            let add_mark = |(key, mark): &(String, String)| {
-                transaction.query_first(sql, (key, mark, millis(until)), |row| row.get(0))
-            };
-            marks.iter().map(add_mark).collect()
-        })
-        .await
-    }
-}
-
-fn find(transaction: &Transaction<'_>, id: &str) -> Result<Option<Delivery>> {
+pub(super) fn find(transaction: &Transaction<'_>, id: &str) -> Result<Option<Delivery>> {
     DELIVERIES.find_one::<DeliveryRecord>(transaction, "id = ?1", [id])
 }
 

@@ -308,6 +308,11 @@ pub(super) fn read_json_column<T: DeserializeOwned>(
     serde_json::from_slice(text).map_err(|why| corrupt(why.to_string()))
 }
 
+/// Returns the first column, if it is text in UTF-8.
+pub(super) fn first_as_text(row: &Row<'_>) -> rusqlite::Result<Option<String>> {
+    Ok(row.get_ref(0)?.as_str().ok().map(str::to_owned))
+}
+
 /// Returns the operator that compares an id with `after`, or with the empty text if it is `None`.
 /// The empty id may exist.
 pub(super) fn lower_bound_operator(after: &Option<String>) -> &'static str {
