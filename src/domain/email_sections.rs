@@ -3,8 +3,7 @@
 //! Only events that still apply are included; if none is left, no email is sent (P6). Items that
 //! are not shown are counted: the shown ones and [`EmailContent::hidden_count`] add up to the
 //! total. Events that a batch counted but did not keep appear only in that number. Start with
-//! [`super::digest_content::build_digest_content`] for digests and [`build_batch_content()`] for
-//! batches.
+//! [`build_batch_content()`]; [`super::digest_content`] builds digests.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;

@@ -130,7 +130,8 @@ impl Mongo {
     }
 
     /// Appends equal entries with one statement for many users, if few other stacks lie between
-    /// theirs. Returns the other entries. As in [`super::append_events`], this costs the server less.
+    /// theirs. Returns the other entries. As in [`super::append_events`], this costs the server
+    /// less.
     async fn write_shared_markers<'e>(
         &self,
         collection: &str,
