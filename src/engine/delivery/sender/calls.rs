@@ -235,35 +235,30 @@ impl Sender {
         if attempt == Attempt::Repeated {
             self.throttle.account.wait_for_rate().await;
         }
-        let (outcomes, until) = self.send_messages(reference, emails, permit).await;
+        let (outcomes, withheld_until) = self.send_messages(reference, emails, permit).await;
         crash::point("after-send");
         let (now, provider) = (self.context.clock.now(), self.mailer.name());
-        let mut decisions = self.retry.decide(emails, outcomes, attempt, provider, now);
-        for deferral in &mut decisions.deferrals {
-            deferral.not_before = until.unwrap_or(deferral.not_before);
+        let (mut decisions, effects) = self.retry.decide(emails, outcomes, attempt, provider, now);
+        if let Some(until) = withheld_until {
+            decisions.deferrals.iter_mut().for_each(|deferral| deferral.not_before = until);
         }
-        let suppressions = std::mem::take(&mut decisions.suppressions);
-        let (pause_reason, summary) = (decisions.pause_reason.take(), decisions.summary.take());
-        let wait = summary.as_ref().and_then(|call| {
-            let retry_after = self.throttle.settings().retry_after;
-            self.throttle.account.state().record_call(call, retry_after, now)
-        });
-        // Other calls must not start meanwhile. The outcomes are stored in any case.
-        let closed = match wait {
-            Some(wait) => self.throttle.close_until(now + wait).await,
+        // This comes first, so that no other call starts while the outcomes are stored. They are
+        // stored even if it fails.
+        let closed = match &effects.summary {
+            Some(call) => self.throttle.record_call(call, now).await,
             None => Ok(()),
         };
         let rows = emails.iter().map(|email| &email.row);
         let concluded = self.ledger.conclude(rows, decisions).await;
-        if let Some(reason) = pause_reason {
+        if let Some(reason) = effects.pause_reason {
             self.throttle.pause(reason).await?;
-        } else if let Some(why) = summary.and_then(|call| call.lost_reason) {
+        } else if let Some(why) = effects.summary.and_then(|call| call.lost_reason) {
             self.throttle.publish_outcomes(Some(&why)).await?;
         }
         closed?;
-        if !suppressions.is_empty() {
+        if !effects.suppressions.is_empty() {
             // If the process dies before this, the next email to the address is rejected again.
-            self.context.store.add_suppressions(&suppressions).await?;
+            self.context.store.add_suppressions(&effects.suppressions).await?;
         }
         concluded
     }
