@@ -70,9 +70,9 @@ impl Sender {
                     self.throttle.account.state().adapt_check_size(sent, checked);
                     unsent
                 }
+                // Old checks were not the reason, so the check size stays.
                 Some(Halt::Closed(state)) => {
                     self.defer_all(&unsent, &state).await?;
-                    self.throttle.account.state().adapt_check_size(checked, checked);
                     Vec::new()
                 }
                 Some(Halt::Failed(error)) => return Err(error),
