@@ -202,7 +202,7 @@ impl AccountState {
     ///
     /// There is a wait if the provider named one, or gave no answer in
     /// [`UNANSWERED_CALLS_TO_WAIT`] calls. Then it doubles with each further call.
-    pub(super) fn record_call(
+    fn record_call(
         &mut self,
         call: &CallSummary,
         retry_after: TimeDelta,
@@ -333,6 +333,13 @@ impl Throttle {
             }
         };
         change_note(&*self.context.store, &self.name_of(WAIT), longest).await
+    }
+
+    /// Records a call that the provider saw. If the call requires a wait, closes the throttle.
+    pub(super) async fn record_call(&self, call: &CallSummary, now: DateTime<Utc>) -> Result<()> {
+        let wait = self.account.state().record_call(call, self.settings().retry_after, now);
+        let Some(wait) = wait else { return Ok(()) };
+        self.close_until(now + wait).await
     }
 
     /// Counts outcomes, without `excused` failures. Pauses sending after too many failures.
