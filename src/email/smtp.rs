@@ -6,8 +6,8 @@
 //! [`reply`] interprets the server's replies.
 
 use std::io::ErrorKind;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -26,6 +26,7 @@ use super::mime::{compose, delivery_tag, mailbox, message_id};
 use super::{CheckResult, Mailer, Message, Outcome, SendPermit, SenderAddress};
 use crate::domain::Secret;
 use crate::domain::name::named_enum;
+use crate::mutex::lock;
 
 mod reply;
 
@@ -167,7 +168,7 @@ impl Smtp {
     /// which [`SmtpFailure::is_of_session`] detects.
     async fn connection(&self) -> Result<Connection, SmtpFailure> {
         let idle_connection = {
-            let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut idle = lock(&self.idle);
             idle.retain(|connection| connection.idle_since.elapsed() <= IDLE_TIMEOUT);
             idle.pop()
         };
@@ -184,7 +185,7 @@ impl Smtp {
     /// Keeps the connection for the next email.
     fn keep(&self, smtp: AsyncSmtpConnection) {
         let connection = Connection { smtp, is_used: true, idle_since: Instant::now() };
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        lock(&self.idle).push(connection);
     }
 
     /// Closes a connection and ignores the reply.
