@@ -447,7 +447,7 @@ pub(crate) async fn quiet_hours_end_by_batch(
         users.filter(|user| user.quiet.is_some()).map(|user| (user.id.clone(), user)).collect();
     let deferral = |batch: &Batch| {
         let user = users_with_quiet_hours.get(&batch.user)?;
-        let kinds = batch.events.items.iter().map(|item| &item.t);
+        let kinds = batch.events.items.iter().map(|item| &item.kind);
         let at = batch.quiet_hours_check_time(now);
         let default_tz = context.config.digest.schedule.tz;
         let quiet_until = user.quiet_until(kinds, at, default_tz, &context.policies);

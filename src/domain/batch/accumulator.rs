@@ -94,7 +94,7 @@ impl Accumulator {
         policy: &BatchPolicy,
         ids: impl FnMut() -> Id,
     ) -> u64 {
-        if self.has_joined(items[0].i) {
+        if self.has_joined(items[0].fanout_id) {
             return 0;
         }
         let joined = self.open.as_mut().and_then(|open| open.join(items, at, policy));
@@ -277,7 +277,7 @@ impl Batch {
         }
         let kept = &self.events.items;
         // If an object is kept twice, the events that are only counted may repeat it too.
-        let objects: HashSet<_> = kept.iter().map(|item| (&item.t, &item.o)).collect();
+        let objects: HashSet<_> = kept.iter().map(|item| (&item.kind, &item.object)).collect();
         objects.len() == kept.len() && kept.iter().all(may_be_included)
     }
 
@@ -290,8 +290,9 @@ impl Batch {
         let mut items: Vec<BatchItem> = stacks
             .flat_map(|stack| stack.events())
             .filter_map(|(_, event)| {
-                let i = event.fanout_id.filter(|i| own_fanouts.contains(i))?;
-                Some(BatchItem { i, t: event.kind.clone(), o: event.object.clone() })
+                let fanout_id = event.fanout_id.filter(|id| own_fanouts.contains(id))?;
+                let (kind, object) = (event.kind.clone(), event.object.clone());
+                Some(BatchItem { fanout_id, kind, object })
             })
             .filter(|item| !removed.contains(item))
             .collect();
@@ -335,9 +336,9 @@ impl BatchAppend {
     /// Creates an addition of events with the same policy; `None` if joining always does more than
     /// append.
     pub fn new(items: Vec<BatchItem>, at: DateTime<Utc>, policy: &BatchPolicy) -> Option<Self> {
-        let fanouts = distinct(items.iter().map(|item| item.i));
+        let fanouts = distinct(items.iter().map(|item| item.fanout_id));
         // A fan-out joins once. An append cannot detect one whose events are not adjacent.
-        if items.chunk_by(|a, b| a.i == b.i).count() != fanouts.len() {
+        if items.chunk_by(|a, b| a.fanout_id == b.fanout_id).count() != fanouts.len() {
             return None;
         }
         // Quiet hours override the time that the policy gives.

@@ -16,7 +16,8 @@ fn id(n: u32) -> Id {
 }
 
 fn item(fanout: u32, object: &str) -> BatchItem {
-    BatchItem { i: id(fanout), t: EventType::stored("T"), o: ObjectId::stored(object) }
+    let (kind, object) = (EventType::stored("T"), ObjectId::stored(object));
+    BatchItem { fanout_id: id(fanout), kind, object }
 }
 
 fn accumulator() -> Accumulator {
@@ -44,7 +45,7 @@ fn each_fan_out_of_an_immediate_route_is_its_own_batch() {
     let (mut accumulator, mut ids) = (accumulator(), ids());
 
     let items = [item(1, "a"), item(1, "b"), item(2, "a")];
-    let of_fanouts = items.chunk_by(|a, b| a.i == b.i);
+    let of_fanouts = items.chunk_by(|a, b| a.fanout_id == b.fanout_id);
     let added: u64 =
         of_fanouts.map(|items| accumulator.join(items, at(0), &policy(0), &mut ids)).sum();
 

@@ -243,8 +243,8 @@ pub(super) fn accumulator_id(id: &AccumulatorId) -> Document {
     doc! {"u": id.user.as_str(), "k": id.key.to_string()}
 }
 
-/// Returns a filter with the conditions of `Addition::fits`. None of its fan-outs may have joined.
-/// Of several similar additions, no accumulator may have a fan-out of any.
+/// Returns a filter with the conditions of [`BatchAppend::applies_to`]. None of its fan-outs may
+/// have joined. Of several similar additions, no accumulator may have a fan-out of any.
 fn fits_condition(additions: &[&BatchAppend]) -> Document {
     let addition = additions[0];
     let fanouts: Vec<Bson> = additions.iter().flat_map(|one| oids(&one.fanouts)).collect();
@@ -295,8 +295,9 @@ fn is_similar(one: &BatchAppend, other: &BatchAppend) -> bool {
 }
 
 fn item_values(addition: &BatchAppend) -> Vec<Bson> {
-    let value =
-        |item: &BatchItem| doc! {"t": item.t.as_str(), "o": item.o.as_str(), "i": oid(item.i)};
+    let value = |item: &BatchItem| {
+        doc! {"t": item.kind.as_str(), "o": item.object.as_str(), "i": oid(item.fanout_id)}
+    };
     addition.items.iter().map(value).map(Bson::from).collect()
 }
 

@@ -15,7 +15,9 @@ use crate::domain::{Batch, BatchKey, BatchState, Id};
 
 record! {
     /// An event that a batch keeps.
-    ItemRecord of BatchItem { i: StoredId, t: CompactString, o: CompactString; }
+    ItemRecord of BatchItem {
+        fanout_id = "i": StoredId, kind = "t": CompactString, object = "o": CompactString;
+    }
 }
 
 record! {

@@ -17,7 +17,8 @@ fn oid(byte: u8) -> bson::oid::ObjectId {
 
 fn batch(led: Vec<Id>) -> Batch {
     let at = |millis| DateTime::from_timestamp_millis(millis).unwrap();
-    let item = BatchItem { i: id(1), t: EventType::stored("T"), o: ObjectId::stored("$o.1") };
+    let (kind, object) = (EventType::stored("T"), ObjectId::stored("$o.1"));
+    let item = BatchItem { fanout_id: id(1), kind, object };
     Batch {
         id: id(9),
         user: UserId::stored("$ne"),

@@ -173,7 +173,7 @@ pub(super) fn replace_accumulator(
     for item in accumulator.open.iter().flat_map(|open| &open.events.items) {
         let sql = "INSERT OR IGNORE INTO accumulator_objects (type, object, user, key)
                    VALUES (?1, ?2, ?3, ?4)";
-        transaction.run(sql, (item.t.as_str(), item.o.as_str(), &user, &key))?;
+        transaction.run(sql, (item.kind.as_str(), item.object.as_str(), &user, &key))?;
     }
     Ok(())
 }

@@ -219,7 +219,7 @@ pub async fn accumulators_are_found_by_the_items_of_their_batches(store: Fresh) 
     }
     let mut other = opened("other", "k", 8, 0);
     let items = &mut other.open.as_mut().unwrap().events.items;
-    items.iter_mut().for_each(|item| item.t = kind("Other"));
+    items.iter_mut().for_each(|item| item.kind = kind("Other"));
     let accumulators =
         [opened("b", "k", 1, 0), opened("a", "k", 2, 0), opened("a", "j", 3, 0), leading, other];
     store.put_accumulators(&accumulators, id(50)).await.unwrap();

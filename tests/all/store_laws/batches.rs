@@ -24,7 +24,7 @@ pub(super) fn accumulator_id(person: &str, key: &str) -> AccumulatorId {
 
 pub(crate) fn item(object: &str, fanout: u32) -> BatchItem {
     let event = event(object, fanout);
-    BatchItem { i: id(fanout), t: event.kind, o: event.object }
+    BatchItem { fanout_id: id(fanout), kind: event.kind, object: event.object }
 }
 
 /// An accumulator with a batch that this fan-out opened `minute` minutes after noon.
