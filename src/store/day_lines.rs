@@ -76,13 +76,13 @@ pub(super) fn merge(
     day: Day,
     stored: &RawDocument,
     exported: &RawDocument,
-    meeting: MergePolicy,
+    policy: MergePolicy,
 ) -> Result<Vec<RawBson>> {
     if stored == exported || to_line(stored) == to_line(exported) {
         return Ok(Vec::new());
     }
     let user = || owner_of(exported);
-    match (StackFields::read(stored), StackFields::read(exported), meeting) {
+    match (StackFields::read(stored), StackFields::read(exported), policy) {
         (Some(stored), Some(exported), MergePolicy::Append { is_expired })
             if stored.others == exported.others =>
         {

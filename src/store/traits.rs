@@ -188,7 +188,7 @@ contract! {
         ///
         /// [`Error::Conflict`] names a stored document that differs, unless its entries can be
         /// appended. [`Error::Pending`] if an exported marker would cover pending events.
-        fn restore_day(day: Day, stacks: &[StackLine], meeting: MergePolicy) -> ();
+        fn restore_day(day: Day, stacks: &[StackLine], policy: MergePolicy) -> ();
 
         /// Writes records of a kind. They replace those with the same ids; this may be repeated.
         /// Durable.

@@ -249,8 +249,8 @@ pub(super) async fn restore(
     let damaged = |error: io::Error| Error::file(format!("reading {}", file.display()), error);
     for chunk in chunk_lines(read_lines(file)?.take(summary.stacks as usize)) {
         let chunk = chunk.map_err(damaged)?;
-        let meeting = MergePolicy::Append { is_expired };
-        let errors = restore_lines(days, summary.day, &chunk, meeting).await?;
+        let policy = MergePolicy::Append { is_expired };
+        let errors = restore_lines(days, summary.day, &chunk, policy).await?;
         first_error = first_error.or(errors.into_iter().next());
         progress.advance(chunk.len() as u64);
     }
@@ -282,15 +282,15 @@ pub(crate) async fn restore_lines(
     days: &dyn Days,
     day: Day,
     lines: &[StackLine],
-    meeting: MergePolicy,
+    policy: MergePolicy,
 ) -> store::Result<Vec<store::Error>> {
-    match days.restore_day(day, lines, meeting).await {
+    match days.restore_day(day, lines, policy).await {
         Err(error) if !error.is_outage() => {}
         restored => return restored.map(|()| Vec::new()),
     }
     let mut errors = Vec::new();
     for line in lines {
-        match days.restore_day(day, std::slice::from_ref(line), meeting).await {
+        match days.restore_day(day, std::slice::from_ref(line), policy).await {
             Err(error) if !error.is_outage() => errors.push(error),
             restored => restored?,
         }

@@ -133,7 +133,7 @@ impl Days for Mongo {
         self.upsert(kind.as_str(), statements).await
     }
 
-    async fn restore_day(&self, day: Day, stacks: &[String], meeting: MergePolicy) -> Result<()> {
+    async fn restore_day(&self, day: Day, stacks: &[String], policy: MergePolicy) -> Result<()> {
         let unreadable = |error| Error::corrupt(format!("a line of {day}"), error);
         let mut documents: Vec<RawDocumentBuf> = Vec::with_capacity(stacks.len());
         for line in stacks {
@@ -143,7 +143,7 @@ impl Days for Mongo {
         }
         self.create_day(day).await?;
         let stored = self.insert_into(day, &documents).await?;
-        let merge = |index: usize| self.merge_stored(day, &documents[index], meeting);
+        let merge = |index: usize| self.merge_stored(day, &documents[index], policy);
         run_concurrently(MAX_MERGES_IN_FLIGHT, stored, merge, drop).await
     }
 
@@ -250,7 +250,7 @@ impl Mongo {
         &self,
         day: Day,
         document: &RawDocumentBuf,
-        meeting: MergePolicy,
+        policy: MergePolicy,
     ) -> Result<()> {
         let (name, id) = (day.collection_name(), id_of(document));
         // Other writers may append meanwhile, but rarely to an old day.
@@ -265,7 +265,7 @@ impl Mongo {
                 }
                 continue;
             };
-            let new = merge(day, stored, document, meeting)?;
+            let new = merge(day, stored, document, policy)?;
             if new.is_empty() {
                 return Ok(());
             }

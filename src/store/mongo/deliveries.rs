@@ -47,7 +47,7 @@ impl Deliveries for Mongo {
 
     async fn claim(&self, lease: &Lease, which: &RowsToLease<'_>) -> Result<Vec<Delivery>> {
         let (rows, limit) = match *which {
-            RowsToLease::Unleased(now, limit) => {
+            RowsToLease::Claimable(now, limit) => {
                 // In an open row, `lease.until` is the end of its lease or of its deferral. After
                 // that, the row can be claimed. No closed row has one.
                 let expired = doc! {"lease.until": {"$lte": date(now)}};

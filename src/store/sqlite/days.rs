@@ -72,19 +72,14 @@ impl Days for Sqlite {
         stream::try_unfold(Vec::new(), next).boxed()
     }
 
-    async fn restore_day(
-        &self,
-        day: Day,
-        stacks: &[StackLine],
-        meeting: MergePolicy,
-    ) -> Result<()> {
+    async fn restore_day(&self, day: Day, stacks: &[StackLine], policy: MergePolicy) -> Result<()> {
         if stacks.is_empty() {
             return Ok(());
         }
         let stacks = stacks.to_vec();
         self.write(move |transaction| {
             create_day(transaction, day)?;
-            stacks.iter().try_for_each(|line| restore_stack(transaction, day, line, meeting))
+            stacks.iter().try_for_each(|line| restore_stack(transaction, day, line, policy))
         })
         .await
     }
@@ -331,7 +326,7 @@ fn restore_stack(
     transaction: &Transaction<'_>,
     day: Day,
     line: &str,
-    meeting: MergePolicy,
+    policy: MergePolicy,
 ) -> Result<()> {
     let DayRow { id, n, events } = parse_line(day, line)?;
     let Some(stored) = find_row(transaction, day, &id, |_, lines| lines.to_owned())? else {
@@ -344,7 +339,7 @@ fn restore_stack(
     let (Ok(stored), Ok(exported)) = (to_document(&stored), to_document(&events)) else {
         return Err(Error::Conflict(format!("the stack of {} on {day}", id.into_user())));
     };
-    let new_entries = RawArrayBuf::from_iter(merge(day, &stored, &exported, meeting)?);
+    let new_entries = RawArrayBuf::from_iter(merge(day, &stored, &exported, policy)?);
     let lines = entry_lines(&new_entries).map_err(|why| corrupt_line(day, why))?;
     append_to_row(transaction, day, &id, lines.lines().count(), &lines)
 }

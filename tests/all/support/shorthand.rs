@@ -119,7 +119,7 @@ pub trait Shorthand: Store {
         until: DateTime<Utc>,
         limit: usize,
     ) -> Vec<Delivery> {
-        let free = RowsToLease::Unleased(now, limit);
+        let free = RowsToLease::Claimable(now, limit);
         self.claim(&lease(owner, until), &free).await.unwrap()
     }
 
