@@ -42,8 +42,8 @@ impl Batches for Mongo {
         let mut written: HashSet<&AccumulatorId> =
             replaced.map(|(accumulator, _)| &accumulator.id).collect();
         let delete = |accumulator: &&Accumulator| {
-            let stamp = accumulator.revision.map_or(Bson::Null, oid);
-            delete_one(doc! {"_id": accumulator_id(&accumulator.id), "stamp": stamp})
+            let revision = accumulator.revision.map_or(Bson::Null, oid);
+            delete_one(doc! {"_id": accumulator_id(&accumulator.id), "stamp": revision})
         };
         let deletes = empty.iter().map(delete);
         self.write(CommandKind::Delete, ACCUMULATORS, deletes).await?.complete()?;

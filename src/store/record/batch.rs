@@ -132,7 +132,7 @@ record! {
     }
     write(accumulator) {
         id = "_id": AccumulatorIdRecord = None,
-        stamp: StoredId = None,
+        revision = "stamp": StoredId = None,
         due: Time = accumulator.next_due().map(Time),
         lease: LeaseRecord = StoredForm::from_value(&accumulator.lease),
         open: BatchRecord = StoredForm::from_value(&accumulator.open),
@@ -151,7 +151,7 @@ record! {
         },
         filed_fanouts: record.memories.unwrap_or_default().into_value()?,
         lease: in_field("lease", record.lease.into_value())?,
-        revision: record.stamp.into_value()?,
+        revision: record.revision.into_value()?,
         id: require("_id", record.id)?.into_value()?,
     }
 }
@@ -167,14 +167,14 @@ impl AccumulatorRecord {
         let record = Self::from_value(accumulator);
         // A free accumulator gets an expired lease, so one index range finds all free ones.
         let lease = record.lease.or(Some(LeaseRecord::until(DateTime::UNIX_EPOCH)));
-        Self { stamp: Some(StoredId(revision)), lease, ..record }
+        Self { revision: Some(StoredId(revision)), lease, ..record }
     }
 
     /// Returns the record for columns, with this revision.
     pub(in crate::store) fn for_row(accumulator: &Accumulator, revision: Id) -> Self {
         Self {
             id: Some(StoredForm::from_value(&accumulator.id)),
-            stamp: Some(StoredId(revision)),
+            revision: Some(StoredId(revision)),
             ended: Some(StoredForm::from_value(&accumulator.ended)),
             memories: Some(StoredForm::from_value(&accumulator.filed_fanouts)),
             ..Self::from_value(accumulator)
