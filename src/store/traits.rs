@@ -10,7 +10,7 @@ use chrono::{DateTime, Utc};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 
-use super::day_lines::{DaySum, MergePolicy, StackLine};
+use super::day_lines::{Checksum, MergePolicy, StackLine};
 use super::record_lines::{ExportPart, RecordKind, RecordPage};
 use super::types::Result;
 use super::types::*;
@@ -176,7 +176,7 @@ contract! {
         ///
         /// A concurrent write is never lost: either the day stays, or a new collection for the day
         /// holds the write. Only one caller at a time may drop a day.
-        fn drop_day(day: Day, sum: &DaySum) -> bool;
+        fn drop_day(day: Day, sum: &Checksum) -> bool;
 
         /// Repairs a day after a crash in [`Days::drop_day`]. The caller must hold the day's lease.
         fn fix_day(day: Day) -> ();

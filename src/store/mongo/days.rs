@@ -31,7 +31,7 @@ use crate::store::record::values::{StoredForm, StoredId};
 use crate::store::record::{Record, read_bson, write_bson};
 use crate::store::record_lines::{NO_REVISION, RecordSource};
 use crate::store::{
-    AnyRecord, DaySum, DaySumBuilder, Days, Error, ExpiringRecords, ExportPart, MergePolicy,
+    AnyRecord, Checksum, ChecksumBuilder, Days, Error, ExpiringRecords, ExportPart, MergePolicy,
     RecordKind, RecordPage, Result, extjson,
 };
 
@@ -77,7 +77,7 @@ impl Days for Mongo {
         Ok(())
     }
 
-    async fn drop_day(&self, day: Day, sum: &DaySum) -> Result<bool> {
+    async fn drop_day(&self, day: Day, sum: &Checksum) -> Result<bool> {
         let name = day.collection_name();
         let renamed = format!("{DROP_PREFIX}{name}_{}", ObjectId::new());
         self.known_days().remove(&day);
@@ -85,9 +85,9 @@ impl Days for Mongo {
         if self.rename(&name, &renamed).await? == Err(NAMESPACE_NOT_FOUND)
             && self.collection_names(&format!("^{renamed}$")).await?.is_empty()
         {
-            return Ok(sum.stacks == 0);
+            return Ok(sum.records == 0);
         }
-        let mut summing = DaySumBuilder::default();
+        let mut summing = ChecksumBuilder::default();
         let mut chunks = self.all_documents(renamed.clone());
         while let Some(chunk) = chunks.try_next().await? {
             lines(&chunk).for_each(|line| summing.add(&line));

@@ -20,7 +20,7 @@ use crate::domain::{Day, DaySet, Id, IdForm, UserId};
 use crate::store::day_lines::merge;
 use crate::store::extjson::CanonicalJson;
 use crate::store::{
-    DaySum, DaySumBuilder, Days, Error, ExpiringRecords, ExportPart, MergePolicy, RecordKind,
+    Checksum, ChecksumBuilder, Days, Error, ExpiringRecords, ExportPart, MergePolicy, RecordKind,
     RecordPage, Result, StackLine, extjson,
 };
 
@@ -30,7 +30,7 @@ impl Days for Sqlite {
         self.read(list_days).await
     }
 
-    async fn drop_day(&self, day: Day, sum: &DaySum) -> Result<bool> {
+    async fn drop_day(&self, day: Day, sum: &Checksum) -> Result<bool> {
         loop {
             // This takes as long as reading the whole day, but does not block writers.
             let (stored_sum, stored_fingerprint) = self
@@ -150,8 +150,8 @@ fn fingerprint(transaction: &Transaction<'_>, day: Day) -> Result<[i64; 3]> {
 }
 
 /// Computes the checksum of a day's documents.
-fn checksum(transaction: &Transaction<'_>, day: Day) -> Result<DaySum> {
-    let (mut summing, mut after) = (DaySumBuilder::default(), Vec::new());
+fn checksum(transaction: &Transaction<'_>, day: Day) -> Result<Checksum> {
+    let (mut summing, mut after) = (ChecksumBuilder::default(), Vec::new());
     while let Some((page, last)) = read_page(transaction, day, &after)? {
         page.require_readable()?.lines.iter().for_each(|line| summing.add(line));
         after = last;
