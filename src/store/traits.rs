@@ -413,7 +413,7 @@ contract! {
         fn settle_batches(settled: &[(Id, BatchState)], now: DateTime<Utc>) -> ();
 
         /// Returns these filed batches, in the order of the request.
-        fn filed(ids: &[Id]) -> Vec<Option<Batch>>;
+        fn filed_batches(ids: &[Id]) -> Vec<Option<Batch>> as "filed";
 
         /// Returns open and filed batches, newest first.
         fn find_batches(filter: &BatchFilter, limit: usize) -> Vec<Batch>;

@@ -60,7 +60,7 @@ fn an_event_of_a_filed_batch_does_not_join_the_next_one() {
     accumulator.join(&[item(1, "a")], at(0), &policy(300), &mut ids);
     assert!(accumulator.advance(at(300)));
     let filed = accumulator.ended[0].clone();
-    assert!(accumulator.forget_filed(&[filed], at(301)));
+    assert!(accumulator.remove_filed(&[filed], at(301)));
 
     assert_eq!(accumulator.join(&[item(1, "a")], at(302), &policy(300), &mut ids), 0);
     assert_eq!(
@@ -80,7 +80,7 @@ fn a_batch_that_was_filed_with_other_events_stays() {
     accumulator.join(&[item(2, "b")], at(30), &policy(60), &mut ids);
     assert!(older.advance(at(60)) && accumulator.advance(at(60)));
 
-    assert!(!accumulator.forget_filed(&older.ended, at(61)));
+    assert!(!accumulator.remove_filed(&older.ended, at(61)));
 
     assert_eq!(accumulator.ended[0].joined, [id(1), id(2)]);
 }
@@ -235,7 +235,7 @@ fn the_oldest_remembered_ids_are_dropped_first() {
             )
         };
         accumulator.ended.push(batch.clone());
-        accumulator.forget_filed(&[batch], at(0));
+        accumulator.remove_filed(&[batch], at(0));
     }
 
     let known = |n: u32| accumulator.has_joined(id(n));
@@ -306,7 +306,7 @@ proptest! {
                 }
                 Step::File => {
                     let ended = accumulator.ended.clone();
-                    accumulator.forget_filed(&ended, at(now));
+                    accumulator.remove_filed(&ended, at(now));
                     filed.extend(ended);
                 }
                 Step::Withdraw(object) => {

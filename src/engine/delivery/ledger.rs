@@ -231,7 +231,7 @@ impl Ledger {
         let store = &self.context.store;
         let flushed: Vec<_> = settled.iter().filter(|batch| batch.state.needs_markers()).collect();
         let ids: Vec<Id> = flushed.iter().map(|batch| batch.id).collect();
-        let batches = store.filed(&ids).await?;
+        let batches = store.filed_batches(&ids).await?;
         let large = batches.iter().flatten().filter(|batch| is_large(batch));
         let large: Vec<Batch> = large.cloned().collect();
         let stacks = stacks_of(&**store, &large).await?;

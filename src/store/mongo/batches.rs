@@ -136,12 +136,12 @@ impl Batches for Mongo {
     }
 
     async fn file_batches(&self, batches: &[Batch]) -> Result<Vec<bool>> {
-        let records = batches.iter().map(BatchRecord::filed);
+        let records = batches.iter().map(BatchRecord::for_filed_batch);
         let inserted = self.write(CommandKind::Insert, BATCHES, records).await?;
         let duplicates = inserted.duplicates()?;
         let mut is_filed = vec![true; batches.len()];
         let ids: Vec<Id> = duplicates.iter().map(|one| batches[one.item].id).collect();
-        for (duplicate, stored) in duplicates.iter().zip(self.filed(&ids).await?) {
+        for (duplicate, stored) in duplicates.iter().zip(self.filed_batches(&ids).await?) {
             let batch = &batches[duplicate.item];
             is_filed[duplicate.item] = stored.is_some_and(|stored| stored.has_same_events(batch));
         }
@@ -158,7 +158,7 @@ impl Batches for Mongo {
         self.write(CommandKind::Update, BATCHES, statements).await?.complete().map(drop)
     }
 
-    async fn filed(&self, ids: &[Id]) -> Result<Vec<Option<Batch>>> {
+    async fn filed_batches(&self, ids: &[Id]) -> Result<Vec<Option<Batch>>> {
         let batches = self.find_by_id(BATCHES, oids(ids)).records::<BatchRecord>().await?;
         Ok(in_order_of(ids, batches, |batch| &batch.id))
     }

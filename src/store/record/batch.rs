@@ -22,7 +22,7 @@ record! {
 
 record! {
     /// The fan-outs of a filed batch, and when it was filed.
-    MemoryRecord of FiledFanouts { at: Time, joined: StoredIds; }
+    FiledFanoutsRecord of FiledFanouts { at: Time, joined: StoredIds; }
 }
 
 /// The events of a batch in JSON of older versions.
@@ -48,7 +48,7 @@ record! {
     }
     write(batch) {
         // Only filed batches have these three fields.
-        filed = "_id": StoredId = None,
+        document_id = "_id": StoredId = None,
         user: CompactString = None,
         key: Text<BatchKey> = None,
         id: StoredId = Some(StoredId(batch.id)),
@@ -65,7 +65,7 @@ record! {
         taken: Vec<ItemRecord> = unless_empty(&batch.removed),
     }
     read(record) {
-        id: require("id", record.id.or(record.filed))?.0,
+        id: require("id", record.id.or(record.document_id))?.0,
         user: require("user", record.user)?.into_value()?,
         key: require("key", record.key)?.0,
         state: require("state", record.state)?,
@@ -93,9 +93,9 @@ record! {
 
 impl BatchRecord {
     /// Returns the record as a document with an `_id` of its own.
-    pub(in crate::store) fn filed(batch: &Batch) -> Self {
+    pub(in crate::store) fn for_filed_batch(batch: &Batch) -> Self {
         Self {
-            filed: Some(StoredId(batch.id)),
+            document_id: Some(StoredId(batch.id)),
             user: Some(StoredForm::from_value(&batch.user)),
             key: Some(StoredForm::from_value(&batch.key)),
             id: None,
@@ -137,7 +137,8 @@ record! {
         lease: LeaseRecord = StoredForm::from_value(&accumulator.lease),
         open: BatchRecord = StoredForm::from_value(&accumulator.open),
         ended: Vec<BatchRecord> = unless_empty(&accumulator.ended),
-        memories: Vec<MemoryRecord> = unless_empty(&accumulator.filed_fanouts),
+        filed_fanouts = "memories": Vec<FiledFanoutsRecord> =
+            unless_empty(&accumulator.filed_fanouts),
     }
     read(record) {
         open: {
@@ -149,7 +150,7 @@ record! {
             let ended = record.ended.unwrap_or_default().into_iter();
             in_field("ended", ended.map(|batch| batch.into_batch_of(id)).collect::<Result<_, _>>())?
         },
-        filed_fanouts: record.memories.unwrap_or_default().into_value()?,
+        filed_fanouts: record.filed_fanouts.unwrap_or_default().into_value()?,
         lease: in_field("lease", record.lease.into_value())?,
         revision: record.revision.into_value()?,
         id: require("_id", record.id)?.into_value()?,
@@ -176,7 +177,7 @@ impl AccumulatorRecord {
             id: Some(StoredForm::from_value(&accumulator.id)),
             revision: Some(StoredId(revision)),
             ended: Some(StoredForm::from_value(&accumulator.ended)),
-            memories: Some(StoredForm::from_value(&accumulator.filed_fanouts)),
+            filed_fanouts: Some(StoredForm::from_value(&accumulator.filed_fanouts)),
             ..Self::from_value(accumulator)
         }
     }

@@ -350,7 +350,7 @@ impl<'a> Machine<'a> {
         let all = BatchFilter::default();
         let mut found = self.fresh.find_batches(&all, 10_000).await.unwrap();
         let ids: Vec<Id> = found.iter().map(|batch| batch.id).collect();
-        let filed = self.fresh.filed(&ids).await.unwrap();
+        let filed = self.fresh.filed_batches(&ids).await.unwrap();
         found = filed.into_iter().flatten().collect();
         found
     }

@@ -546,7 +546,7 @@ impl Year {
                     DeliverySource::Digest(..) => None,
                 })
                 .collect();
-            for batch in self.town.store.filed(&ids).await.unwrap() {
+            for batch in self.town.store.filed_batches(&ids).await.unwrap() {
                 let Some(batch) = batch else { continue };
                 let items = batch.events.items.iter();
                 let named: BTreeSet<Id> = items.map(|item| item.fanout_id).collect();

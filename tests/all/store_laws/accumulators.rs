@@ -204,7 +204,7 @@ pub async fn an_accumulator_is_found_by_batch_id_until_the_batch_is_filed(store:
     assert_eq!(found.ended[0].id, id(1_001));
 
     accumulator.revision = found.revision;
-    accumulator.forget_filed(&found.ended, noon());
+    accumulator.remove_filed(&found.ended, noon());
     assert!(put(&store, &accumulator, 53).await);
     assert_eq!(store.accumulator_of(id(1_001)).await, None);
 }

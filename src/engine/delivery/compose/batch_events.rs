@@ -44,7 +44,7 @@ impl Compose {
         }
         let ids: Vec<Id> = recipients.keys().copied().collect();
         let store = &self.context.store;
-        let batches: Vec<Batch> = store.filed(&ids).await?.into_iter().flatten().collect();
+        let batches: Vec<Batch> = store.filed_batches(&ids).await?.into_iter().flatten().collect();
         // A settled batch is built again if its email failed, or was once recorded as accepted.
         let settled = batches.iter().filter(|batch| batch.state != BatchState::Closing);
         let settled: Vec<Batch> = settled.cloned().collect();
