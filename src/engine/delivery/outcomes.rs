@@ -109,71 +109,89 @@ impl RetryPolicy {
             std::iter::repeat_with(|| Outcome::Unknown("the mailer did not answer for it".into()));
         let outcomes = outcomes.into_iter().chain(unanswered);
         for (index, (email, outcome)) in emails.iter().zip(outcomes).enumerate() {
-            let (row, items) = (&email.row, email.items);
-            let not_accepted = DeliveryState::for_rejected(email.has_markers);
-            // Before a repeated call is resolved, its emails stay `sending`.
-            let unsent = match attempt {
-                Attempt::First => DeliveryState::Pending,
-                Attempt::Repeated => DeliveryState::Sending,
-            };
             match (outcome, attempt) {
-                (Outcome::Accepted(provider_id), _) => {
-                    decisions.settle_sent(row, items, provider_id);
-                }
                 (Outcome::RefusedTogether(..), Attempt::First) if emails.len() > 1 => {
                     decisions.to_send_alone.push(index);
                 }
                 (Outcome::RefusedTogether(reason), Attempt::Repeated) if emails.len() > 1 => {
                     // The earlier call was certainly not accepted either, so the email gets a new
                     // attempt.
-                    decisions.defer(row, DeliveryState::Pending, now, &reason);
+                    decisions.defer(&email.row, DeliveryState::Pending, now, &reason);
                 }
-                (Outcome::Refused(reason) | Outcome::RefusedTogether(reason), _)
-                | (Outcome::Unsendable(reason), Attempt::First) => {
-                    decisions.settle(row, not_accepted, items, &reason);
+                (outcome, _) => {
+                    self.decide_email(email, outcome, attempt, provider, now, &mut decisions);
                 }
-                (Outcome::Undeliverable(reason), _) => {
-                    let to = &email.message.to;
-                    let suppression = Suppression::new(to, SuppressionReason::HardBounce, now, provider);
-                    decisions.suppressions.push(suppression.with_detail(Some(&reason)));
-                    decisions.excused += u64::from(row.attempts.reopened == 0);
-                    decisions.settle(row, not_accepted, items, &reason);
-                }
-                // Retries end at the age limit, not after a number of attempts. RFC 5321 (4.5.4.1)
-                // expects retries for days after a deferral.
-                (Outcome::Unreachable(reason) | Outcome::Deferred(reason), Attempt::First) => {
-                    self.retry_or_fail(email, &reason, None, false, now, &mut decisions);
-                }
-                // A provider that names a wait will accept the email later, so attempts do not
-                // count.
-                (Outcome::TryLater(reason, wait), Attempt::First) => {
-                    let counts = wait.is_none();
-                    self.retry_or_fail(email, &reason, wait, counts, now, &mut decisions);
-                }
-                (Outcome::TryLater(reason, wait), Attempt::Repeated) => {
-                    self.resolve_later(email, &reason, wait, now, &mut decisions);
-                }
-                (Outcome::Withheld(reason), _) => {
-                    // The reason for an unknown outcome still applies.
-                    let stored = row.outcome.reason.as_ref();
-                    let stored = stored.filter(|_| attempt == Attempt::Repeated);
-                    decisions.defer(row, unsent, now, stored.unwrap_or(&reason));
-                }
-                (Outcome::Stop(reason), _) => {
-                    decisions.defer(row, unsent, now, &reason);
-                    decisions.pause_reason = Some(reason);
-                }
-                (Outcome::Unknown(reason), _)
-                // The earlier call may have contained it.
-                | (
-                    Outcome::Unsendable(reason)
-                    | Outcome::Unreachable(reason)
-                    | Outcome::Deferred(reason),
-                    Attempt::Repeated,
-                ) => self.resolve_later(email, &reason, None, now, &mut decisions),
             }
         }
         decisions
+    }
+
+    /// Decides what the outcome of one email means, regardless of the others of its call.
+    fn decide_email(
+        &self,
+        email: &BuiltEmail,
+        outcome: Outcome,
+        attempt: Attempt,
+        provider: &str,
+        now: DateTime<Utc>,
+        decisions: &mut Decisions,
+    ) {
+        let (row, items) = (&email.row, email.items);
+        let not_accepted = DeliveryState::for_rejected(email.has_markers);
+        // Before a repeated call is resolved, its emails stay `sending`.
+        let unsent = match attempt {
+            Attempt::First => DeliveryState::Pending,
+            Attempt::Repeated => DeliveryState::Sending,
+        };
+        match (outcome, attempt) {
+            (Outcome::Accepted(provider_id), _) => {
+                decisions.settle_sent(row, items, provider_id);
+            }
+            (Outcome::Refused(reason) | Outcome::RefusedTogether(reason), _)
+            | (Outcome::Unsendable(reason), Attempt::First) => {
+                decisions.settle(row, not_accepted, items, &reason);
+            }
+            (Outcome::Undeliverable(reason), _) => {
+                let to = &email.message.to;
+                let suppression =
+                    Suppression::new(to, SuppressionReason::HardBounce, now, provider);
+                decisions.suppressions.push(suppression.with_detail(Some(&reason)));
+                decisions.excused += u64::from(row.attempts.reopened == 0);
+                decisions.settle(row, not_accepted, items, &reason);
+            }
+            // Retries end at the age limit, not after a number of attempts. RFC 5321 (4.5.4.1)
+            // expects retries for days after a deferral.
+            (Outcome::Unreachable(reason) | Outcome::Deferred(reason), Attempt::First) => {
+                self.retry_or_fail(email, &reason, None, false, now, decisions);
+            }
+            // A provider that names a wait will accept the email later, so attempts do not
+            // count.
+            (Outcome::TryLater(reason, wait), Attempt::First) => {
+                let counts = wait.is_none();
+                self.retry_or_fail(email, &reason, wait, counts, now, decisions);
+            }
+            (Outcome::TryLater(reason, wait), Attempt::Repeated) => {
+                self.resolve_later(email, &reason, wait, now, decisions);
+            }
+            (Outcome::Withheld(reason), _) => {
+                // The reason for an unknown outcome still applies.
+                let stored = row.outcome.reason.as_ref();
+                let stored = stored.filter(|_| attempt == Attempt::Repeated);
+                decisions.defer(row, unsent, now, stored.unwrap_or(&reason));
+            }
+            (Outcome::Stop(reason), _) => {
+                decisions.defer(row, unsent, now, &reason);
+                decisions.pause_reason = Some(reason);
+            }
+            // The earlier call may have contained a repeated email.
+            (Outcome::Unknown(reason), _)
+            | (
+                Outcome::Unsendable(reason)
+                | Outcome::Unreachable(reason)
+                | Outcome::Deferred(reason),
+                Attempt::Repeated,
+            ) => self.resolve_later(email, &reason, None, now, decisions),
+        }
     }
 
     /// Returns what the outcomes of a call mean for the calls after it.
