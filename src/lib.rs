@@ -18,6 +18,7 @@ pub mod email;
 pub mod engine;
 pub mod http;
 pub mod metrics;
+mod mutex;
 pub mod operate;
 pub mod private;
 pub mod render;

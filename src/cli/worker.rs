@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use clap::Args as Arguments;
 use futures::future::LocalBoxFuture;
@@ -22,6 +22,7 @@ use crate::domain::Pause;
 use crate::engine;
 use crate::engine::worker::{HEARTBEAT_INTERVAL, WorkerPart};
 use crate::http::api::MetricsServer;
+use crate::mutex::lock;
 use crate::wire::run_report::{Round, Tally};
 use crate::wire::status::DigestActivity;
 
@@ -171,10 +172,6 @@ struct WorkerState {
     paused: Option<Pause>,
     /// The last digest run, until it is recorded.
     digests: Option<DigestActivity>,
-}
-
-fn lock(state: &Mutex<WorkerState>) -> MutexGuard<'_, WorkerState> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs rounds until `stop` becomes true. Logs each round that did something, and each new kind of

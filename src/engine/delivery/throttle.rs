@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -22,6 +22,7 @@ use crate::domain::delivery::Settlement;
 use crate::domain::{BrandName, DeliveryState, Pause, SendSettings, Share};
 use crate::email::{Mailer, SendPermit, SendPermitState};
 use crate::engine::Result;
+use crate::mutex::lock;
 use crate::store::NoteFilter;
 use crate::wire::run_report::EarlyEnd;
 
@@ -183,7 +184,7 @@ impl ProviderAccount {
 
     /// Returns the limits known so far.
     pub(super) fn state(&self) -> MutexGuard<'_, AccountState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Sets the shutdown signal. Only the first call has an effect.
