@@ -136,7 +136,7 @@ impl NotifyArgs {
             warnings,
         };
         if !screen.answer(&notified)? {
-            screen.line(sentence(receipt, progress))?;
+            screen.line(describe_receipt(receipt, progress))?;
             screen.warnings(notified.warnings)?;
         }
         Ok(exit)
@@ -169,7 +169,7 @@ impl NotifyArgs {
     }
 }
 
-fn sentence(receipt: Receipt, progress: Option<(FanoutState, FanoutCounts)>) -> String {
+fn describe_receipt(receipt: Receipt, progress: Option<(FanoutState, FanoutCounts)>) -> String {
     let accepted = if receipt.duplicate { "accepted before under this key" } else { "accepted" };
     let progress = match progress {
         None => String::new(),

@@ -81,7 +81,7 @@ fn facts(status: &Status, now: DateTime<Utc>) -> Table {
     let mut table = Table::facts();
     table.add("store", status.store.clone());
     table.add("schema", upgrade_text(&status.schema));
-    table.add("fan-outs", fanouts(&status.fanouts, status.oldest_pending_day));
+    table.add("fan-outs", fanouts_text(&status.fanouts, status.oldest_pending_day));
     let batches = by_name(&status.batches, BatchState::as_str);
     table.add("batches", or_default(batches, "none open"));
     let deliveries = by_name(&status.deliveries, DeliveryState::as_str);
@@ -93,9 +93,9 @@ fn facts(status: &Status, now: DateTime<Utc>) -> Table {
     for (index, line) in waiting_lines(&status.waiting, now).into_iter().enumerate() {
         table.add(if index == 0 { "waiting" } else { "" }, line);
     }
-    table.add("worker", worker(status.worker, now));
-    table.add("digest", last_digest(status.digest));
-    let reported = (status.reports.sent > 0).then(|| reports(&status.reports));
+    table.add("worker", worker_text(status.worker, now));
+    table.add("digest", digest_text(status.digest));
+    let reported = (status.reports.sent > 0).then(|| reports_text(&status.reports));
     table.add("last 7 days", reported);
     let unreported = (status.unreported > 0).then(|| {
         let emails = phrases::emails(status.unreported);
@@ -126,7 +126,7 @@ fn or_default(text: String, default: &str) -> String {
 }
 
 /// Describes the latest worker, such as `running, last heartbeat 09:00:12 UTC`.
-fn worker(worker: Option<WorkerActivity>, now: DateTime<Utc>) -> String {
+fn worker_text(worker: Option<WorkerActivity>, now: DateTime<Utc>) -> String {
     let Some(WorkerActivity { is_running: running, last_heartbeat: seen }) = worker else {
         return "none has run yet".into();
     };
@@ -136,7 +136,7 @@ fn worker(worker: Option<WorkerActivity>, now: DateTime<Utc>) -> String {
 }
 
 /// Describes the latest digest run, such as `last run 2014-04-21 09:30 UTC: 12 due, 12 sent`.
-fn last_digest(run: Option<DigestActivity>) -> String {
+fn digest_text(run: Option<DigestActivity>) -> String {
     let Some(run) = run else {
         return "none has run yet".into();
     };
@@ -148,7 +148,7 @@ fn last_digest(run: Option<DigestActivity>) -> String {
     format!("last run {} UTC: {counts}", phrases::minute(run.at))
 }
 
-fn fanouts(counts: &BTreeMap<FanoutState, u64>, oldest: Option<Day>) -> String {
+fn fanouts_text(counts: &BTreeMap<FanoutState, u64>, oldest: Option<Day>) -> String {
     let done = phrases::number(counts[&FanoutState::Done]);
     let oldest = oldest.map(|day| format!(" (oldest of {})", day.start().date_naive()));
     let pending = match counts[&FanoutState::Pending] {
@@ -160,7 +160,7 @@ fn fanouts(counts: &BTreeMap<FanoutState, u64>, oldest: Option<Day>) -> String {
 
 /// Describes provider reports on recent emails, such as `1,234 sent, 1,200 delivered, 3 bounced
 /// (0.24 %)`.
-fn reports(counts: &ReportCounts) -> String {
+fn reports_text(counts: &ReportCounts) -> String {
     let with_percentage = |count: u64, what: &str| {
         let percent = 100.0 * counts.share(count);
         phrases::nonzero(count, what).map(|text| format!("{text} ({percent:.2} %)"))

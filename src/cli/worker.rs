@@ -70,7 +70,7 @@ async fn run_once(app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result
     let mut tally = email_tally(&round);
     tally.bad_stacks += fanned_out.done.bad_stacks.clone();
     if !screen.answer(&round)? {
-        let summary = sentence(&round, app.identities.outbox());
+        let summary = summarize_round(&round, app.identities.outbox());
         screen.line(format!("worker: {}", summary.as_deref().unwrap_or("nothing to do")))?;
     }
     let waiting = read_waiting_emails(app, None, is_stopping).await;
@@ -218,7 +218,7 @@ impl WorkerState {
             }
             self.paused.clone_from(&round.paused);
         }
-        if let Some(summary) = sentence(&round, app.identities.outbox()) {
+        if let Some(summary) = summarize_round(&round, app.identities.outbox()) {
             tracing::info!("worker: {summary}");
         }
         if let Some(report) = &round.digests {
@@ -243,7 +243,7 @@ fn email_tally(round: &Round) -> Tally {
 }
 
 /// Summarizes a round. Returns `None` if it did nothing.
-fn sentence(round: &Round, outbox: Option<&Path>) -> Option<String> {
+fn summarize_round(round: &Round, outbox: Option<&Path>) -> Option<String> {
     let (fanouts, forgotten) = (&round.fanouts, &round.deleted);
     // A user who gets several entries counts several times.
     let fanned_out = (fanouts.completed > 0).then(|| {
@@ -308,9 +308,9 @@ mod tests {
         );
 
         assert_eq!(
-            sentence(&some, None).unwrap(),
+            summarize_round(&some, None).unwrap(),
             "batches: 1,200 ended, 1 canceled; deleted the records of 1,000 emails, 1 batch settled long ago"
         );
-        assert_eq!(sentence(&Round::default(), None), None);
+        assert_eq!(summarize_round(&Round::default(), None), None);
     }
 }
