@@ -261,11 +261,10 @@ async fn dry_run_notes(app: &App, emails: &DryRunEmails) -> anyhow::Result<Vec<S
     let pause = app.deliveries().current_pause().await?;
     let paused = pause.map(|pause| format!("no email is sent: {}", pause_text(&pause)));
     let pending = app.status().not_fanned_out().await?;
-    let not_included = (pending > 0).then(|| {
-        let events = phrases::count(pending, "accepted event", "accepted events");
-        let next = "`tidings worker --once` fans them out";
-        format!("{events} not fanned out yet and missing here; {next}")
-    });
+    let events = phrases::nonzero_count(pending, "accepted event", "accepted events");
+    let next = "`tidings worker --once` fans them out";
+    let not_included =
+        events.map(|events| format!("{events} not fanned out yet and missing here; {next}"));
     let failures = emails.failures.iter().cloned();
     Ok(paused.into_iter().chain(not_included).chain(failures).collect())
 }

@@ -6,7 +6,7 @@ use clap::{ArgGroup, Args as Arguments};
 
 use super::batches::note_omitted;
 use super::exit::{WithoutKeys, causes};
-use super::remaining_work::{FanOutArgs, FanOutResult};
+use super::remaining_work::FanOutArgs;
 use super::session::{Access, Exit, Session, phrases};
 use crate::domain::details::Actor;
 use crate::domain::messages::join_names;
@@ -101,27 +101,21 @@ impl NotifyArgs {
             None => WithoutKeys::add_to(error),
         })?[0];
         // The event is accepted, so this must not fail: the caller would post the event again.
-        let fanned_out = if self.fan_out.is_wanted(&app) {
-            FanOutResult::run(&app, &screen.progress_bar("users reached")).await
-        } else {
-            FanOutResult::default()
-        };
+        let fanned_out = self.fan_out.run(&app, screen).await.unwrap_or_default();
         let mut failures = Vec::from_iter(fanned_out.failure_text());
         let mut add_failure = |what: &str, error: engine::Error| {
             failures.push(format!("{what} could not be determined: {}", causes(&error.into())));
         };
-        let progress = match app.notify().find(receipt.id).await {
-            Ok(Some(fanout)) => Some((fanout.state, fanout.progress.counts)),
-            Ok(None) => Some((FanoutState::Pending, FanoutCounts::default())),
-            Err(error) => {
-                add_failure("the progress of the fan-out", error);
-                None
-            }
-        };
-        let mut warnings = app.name_lookup().warnings(&request).await.unwrap_or_else(|error| {
-            add_failure("which users will not see it", error);
-            Vec::new()
+        let fanout = app.notify().find(receipt.id).await;
+        let fanout = fanout.map_err(|error| add_failure("the progress of the fan-out", error));
+        let not_started = (FanoutState::Pending, FanoutCounts::default());
+        let progress = fanout.ok().map(|fanout| {
+            fanout.map_or(not_started, |fanout| (fanout.state, fanout.progress.counts))
         });
+        let warnings = app.name_lookup().warnings(&request).await;
+        let mut warnings = warnings
+            .map_err(|error| add_failure("which users will not see it", error))
+            .unwrap_or_default();
         let exit = Exit::Done.partly_unless(fanned_out.is_complete() && failures.is_empty());
         if !failures.is_empty() {
             warnings.append(&mut failures);

@@ -33,9 +33,12 @@ pub(super) struct FanOutArgs {
 }
 
 impl FanOutArgs {
-    pub(super) fn is_wanted(self, app: &App) -> bool {
+    /// Fans out all pending events. Returns `None` if a worker should do it.
+    pub(super) async fn run(self, app: &App, screen: &Screen) -> Option<FanOutResult> {
         let is_default = matches!(app.config.store, StoreUrl::Sqlite(_));
-        self.wait || (is_default && !self.no_wait)
+        let is_wanted = self.wait || (is_default && !self.no_wait);
+        let bar = is_wanted.then(|| screen.progress_bar("users reached"))?;
+        Some(FanOutResult::run(app, &bar).await)
     }
 }
 
@@ -87,13 +90,11 @@ impl FanOutResult {
     /// Prints how many events other processes fan out, and the failure. The log names the skipped
     /// fan-outs.
     pub(super) fn show(&self, screen: &mut Screen) -> io::Result<()> {
-        let unfinished = (self.unfinished > 0).then(|| {
-            let events =
-                phrases::count(self.unfinished, "accepted event is", "accepted events are");
-            format!(
-                "{events} leased or being fanned out by a worker: soon in feeds, and in the \
-                 next digests"
-            )
+        let events =
+            phrases::nonzero_count(self.unfinished, "accepted event is", "accepted events are");
+        let where_shown = "soon in feeds, and in the next digests";
+        let unfinished = events.map(|events| {
+            format!("{events} leased or being fanned out by a worker: {where_shown}")
         });
         screen.warnings(unfinished.into_iter().chain(self.failure_text()))
     }

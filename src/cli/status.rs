@@ -28,14 +28,13 @@ impl Args {
         if let Some(schema) = pending_upgrade(&config).await? {
             // Opening the file would upgrade it.
             let (store, schema) = (&format!("{:?}", config.store), &schema);
-            if screen.answer(&UnopenedStore { store, schema })? {
-                return Ok(Exit::Done);
+            if !screen.answer(&UnopenedStore { store, schema })? {
+                let mut table = Table::facts();
+                table.add("store", store.clone());
+                table.add("schema", upgrade_text(schema));
+                screen.table(&table)?;
+                screen.line("  Copy the file first if you may want to go back.")?;
             }
-            let mut table = Table::facts();
-            table.add("store", store.clone());
-            table.add("schema", upgrade_text(schema));
-            screen.table(&table)?;
-            screen.line("  Copy the file first if you may want to go back.")?;
             return Ok(Exit::Done);
         }
         let app = App::open(config, Access::Inspect, TemplateUse::BuiltIn).await?;
@@ -97,10 +96,8 @@ fn facts(status: &Status, now: DateTime<Utc>) -> Table {
     table.add("digest", digest_text(status.digest));
     let reported = (status.reports.sent > 0).then(|| reports_text(&status.reports));
     table.add("last 7 days", reported);
-    let unreported = (status.unreported > 0).then(|| {
-        let emails = phrases::emails(status.unreported);
-        format!("none on {emails} sent more than a day ago; see `tidings doctor`")
-    });
+    let unreported = phrases::nonzero_count(status.unreported, "email", "emails")
+        .map(|emails| format!("none on {emails} sent more than a day ago; see `tidings doctor`"));
     table.add("reports", unreported);
     let backlog = &status.backlog;
     table.add("backlog", events(backlog.events, "of days before the window"));

@@ -245,9 +245,8 @@ fn email_tally(round: &Round) -> Tally {
 /// Summarizes a round. Returns `None` if it did nothing.
 fn summarize_round(round: &Round, outbox: Option<&Path>) -> Option<String> {
     let (fanouts, forgotten) = (&round.fanouts, &round.deleted);
-    // A user who gets several entries counts several times.
-    let fanned_out = (fanouts.completed > 0).then(|| {
-        let done = phrases::count(fanouts.completed, "fan-out", "fan-outs");
+    let fanned_out = phrases::nonzero_count(fanouts.completed, "fan-out", "fan-outs").map(|done| {
+        // A user who gets several entries counts several times.
         let entries = phrases::count(fanouts.counts.pushed, "entry", "entries");
         let capped = "entries did not fit into full days";
         phrases::list([
@@ -259,10 +258,9 @@ fn summarize_round(round: &Round, outbox: Option<&Path>) -> Option<String> {
         phrases::nonzero(round.batches.ended, "ended"),
         phrases::nonzero(round.batches.canceled, "canceled"),
     ]);
-    let count = |n, one, many| (n > 0).then(|| phrases::count(n, one, many));
     let deleted = phrases::list([
-        count(forgotten.deliveries, "email", "emails"),
-        count(forgotten.batches, "batch", "batches"),
+        phrases::nonzero_count(forgotten.deliveries, "email", "emails"),
+        phrases::nonzero_count(forgotten.batches, "batch", "batches"),
     ]);
     let enclose = |prefix: &str, text: String, suffix: &str| match text.as_str() {
         "" => text,
