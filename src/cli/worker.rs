@@ -50,16 +50,16 @@ impl Args {
 }
 
 async fn run_once(app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result<Exit> {
-    let worker = app.worker();
-    let result = within_grace(app, stop, worker.round(&mut None, stop)).await;
+    let (worker, mut round) = (app.worker(), Round::default());
+    let result = within_grace(app, stop, worker.round_into(&mut round, &mut None, stop)).await;
     let is_stopping = *stop.borrow();
-    let Some(result) = result else {
-        screen.warning("server.grace ended the run, so its counts are missing here")?;
-        last_write(is_stopping, record_activity(app, None, true)).await?;
-        return stopped(screen);
+    let released = match result {
+        Some(_) => last_write(is_stopping, worker.release_leases()).await,
+        // At the end of the grace, `within_grace` has released the leases.
+        None => Ok(()),
     };
-    let released = last_write(is_stopping, worker.release_leases()).await;
-    let (mut round, now) = (result?, app.context.clock.now());
+    result.transpose()?;
+    let now = app.context.clock.now();
     let digests = round.digests.as_ref().map(|report| DigestActivity::from_report(report, now));
     let recorded = last_write(is_stopping, record_activity(app, digests, true)).await;
     let fanned_out = FanOutResult {
@@ -71,7 +71,8 @@ async fn run_once(app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result
     tally.bad_stacks += fanned_out.done.bad_stacks.clone();
     if !screen.answer(&round)? {
         let summary = summarize_round(&round, app.identities.outbox());
-        screen.line(format!("worker: {}", summary.as_deref().unwrap_or("nothing to do")))?;
+        let nothing = if is_stopping { "no email was sent" } else { "nothing to do" };
+        screen.line(format!("worker: {}", summary.as_deref().unwrap_or(nothing)))?;
     }
     let waiting = read_waiting_emails(app, None, is_stopping).await;
     let is_complete = show_unfinished(app, &tally, &fanned_out, &waiting, screen)?;
@@ -80,16 +81,12 @@ async fn run_once(app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result
     released?;
     recorded?;
     if is_stopping {
-        return stopped(screen);
+        let next = "the next run or a worker continues the work";
+        screen.warning(format!("stopped before everything was done; {next}"))?;
+        return Ok(Exit::Partly);
     }
     let exit = exit_of_tally(&tally, u64::from(round.paused.is_some()));
     Ok(exit.partly_unless(is_complete))
-}
-
-fn stopped(screen: &mut Screen) -> anyhow::Result<Exit> {
-    let next = "the next run or a worker continues the work";
-    screen.warning(format!("stopped before everything was done; {next}"))?;
-    Ok(Exit::Partly)
 }
 
 /// Runs these tasks, and serves metrics if the configuration has an address for them. When one of
