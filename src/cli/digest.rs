@@ -310,20 +310,16 @@ pub(super) fn pause_text(pause: &Pause) -> String {
 }
 
 fn why_ended(ended: &EarlyEnd) -> String {
-    match ended {
+    let why = match ended {
         EarlyEnd::Paused(pause) => {
             let next =
                 "fix that, then `tidings digest --resume`; until then no process sends anything";
-            format!("{}\n  try: {next}", pause_text(pause))
+            return format!("{}\n  try: {next}", pause_text(pause));
         }
-        EarlyEnd::Patience => {
-            let next = "the next run continues with them";
-            format!("some emails still wait, and none was settled for delivery.patience; {next}")
-        }
-        EarlyEnd::Stopped => {
-            "stopped while some emails wait; the next run continues with them".into()
-        }
-    }
+        EarlyEnd::Patience => "some emails still wait, and none was settled for delivery.patience",
+        EarlyEnd::Stopped => "stopped while some emails wait",
+    };
+    format!("{why}; the next run continues with them")
 }
 
 /// Summarizes the run: `1,234 due, 1,230 sent, 2 failed; 310 waiting (next due 2014-04-29 09:00),

@@ -203,8 +203,7 @@ impl RetractArgs {
         let (kind, objects) = (&self.kind, join_names(&retracted.objects, MAX_LISTED_NAMES));
         screen.line(format!("retracted: {kind} about {objects}"))?;
         let removed = retracted.removed_events;
-        if removed.removed > 0 {
-            let events = phrases::events(removed.removed);
+        if let Some(events) = phrases::nonzero_count(removed.removed, "event", "events") {
             screen.line(format!("{events} removed from open batches"))?;
         }
         note_omitted(screen, removed)?;
@@ -225,15 +224,14 @@ impl FlushArgs {
         let (app, screen) = (session.open(Access::Write).await?, &mut *session.screen);
         let user = &self.user;
         let flushed = app.backlog().flush(user).await?;
-        if screen.answer(&Flushed { user, flushed })? {
-            return Ok(Exit::Done);
+        if !screen.answer(&Flushed { user, flushed })? {
+            let events = phrases::events(flushed);
+            let pronoun = if flushed == 1 { "it" } else { "them" };
+            screen.line(match flushed {
+                0 => format!("nothing is pending for {user}"),
+                _ => format!("flushed {events} pending for {user}: no digest includes {pronoun}"),
+            })?;
         }
-        let events = phrases::events(flushed);
-        let pronoun = if flushed == 1 { "it" } else { "them" };
-        screen.line(match flushed {
-            0 => format!("nothing is pending for {user}"),
-            _ => format!("flushed {events} pending for {user}: no digest includes {pronoun}"),
-        })?;
         Ok(Exit::Done)
     }
 }

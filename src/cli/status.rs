@@ -92,8 +92,9 @@ fn facts(status: &Status, now: DateTime<Utc>) -> Table {
     for (index, line) in waiting_lines(&status.waiting, now).into_iter().enumerate() {
         table.add(if index == 0 { "waiting" } else { "" }, line);
     }
-    table.add("worker", worker_text(status.worker, now));
-    table.add("digest", digest_text(status.digest));
+    let none = || "none has run yet".to_owned();
+    table.add("worker", status.worker.map_or_else(none, |worker| worker_text(worker, now)));
+    table.add("digest", status.digest.map_or_else(none, digest_text));
     let reported = (status.reports.sent > 0).then(|| reports_text(&status.reports));
     table.add("last 7 days", reported);
     let unreported = phrases::nonzero_count(status.unreported, "email", "emails")
@@ -123,20 +124,15 @@ fn or_default(text: String, default: &str) -> String {
 }
 
 /// Describes the latest worker, such as `running, last heartbeat 09:00:12 UTC`.
-fn worker_text(worker: Option<WorkerActivity>, now: DateTime<Utc>) -> String {
-    let Some(WorkerActivity { is_running: running, last_heartbeat: seen }) = worker else {
-        return "none has run yet".into();
-    };
-    let seen = phrases::second(seen, now);
-    let state = if running { "running, last heartbeat" } else { "not running; last active" };
+fn worker_text(worker: WorkerActivity, now: DateTime<Utc>) -> String {
+    let seen = phrases::second(worker.last_heartbeat, now);
+    let is_running = worker.is_running;
+    let state = if is_running { "running, last heartbeat" } else { "not running; last active" };
     format!("{state} {seen}")
 }
 
 /// Describes the latest digest run, such as `last run 2014-04-21 09:30 UTC: 12 due, 12 sent`.
-fn digest_text(run: Option<DigestActivity>) -> String {
-    let Some(run) = run else {
-        return "none has run yet".into();
-    };
+fn digest_text(run: DigestActivity) -> String {
     let counts = phrases::list([
         Some(format!("{} due", phrases::number(run.due))),
         phrases::nonzero(run.sent, "sent"),

@@ -207,7 +207,7 @@ impl WorkerState {
         if self.failures.remove(&part).is_some() {
             tracing::info!("worker: works again");
         }
-        // Only rounds of `Part::Mailing` show reliably whether a pause is in effect.
+        // Only rounds of this part show reliably whether a pause is in effect.
         if part == WorkerPart::SendingEmails && self.paused != round.paused {
             match &round.paused {
                 Some(pause) => tracing::error!("worker: no email is sent: {}", pause_text(pause)),
