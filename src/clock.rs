@@ -3,10 +3,12 @@
 //! An operation reads the clock once and passes the time down. Tests and the demo set a
 //! [`ManualClock`].
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
+
+use crate::mutex::lock;
 
 /// A source of the current time.
 #[async_trait]
@@ -44,25 +46,21 @@ impl ManualClock {
         Self(Mutex::new(now))
     }
 
-    fn time(&self) -> MutexGuard<'_, DateTime<Utc>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Sets the clock, forward or back.
     pub fn set(&self, now: DateTime<Utc>) {
-        *self.time() = now;
+        *lock(&self.0) = now;
     }
 
     /// Moves the clock forward by this much, or back if `by` is negative.
     pub fn advance(&self, by: TimeDelta) {
-        *self.time() += by;
+        *lock(&self.0) += by;
     }
 }
 
 #[async_trait]
 impl Clock for ManualClock {
     fn now(&self) -> DateTime<Utc> {
-        *self.time()
+        *lock(&self.0)
     }
 
     /// Advances the clock and returns without waiting.

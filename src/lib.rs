@@ -19,6 +19,7 @@ pub mod engine;
 pub mod http;
 pub mod ids;
 pub mod metrics;
+mod mutex;
 pub mod operate;
 pub mod private;
 pub mod render;

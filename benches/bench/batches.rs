@@ -43,8 +43,9 @@ fn accumulator(user: &str, key: &str) -> AccumulatorId {
     AccumulatorId { user: UserId::stored(user), key: BatchKey::Chosen(key.parse().expect("a key")) }
 }
 
-fn item(world: &World, o: &str) -> BatchItem {
-    BatchItem { i: unused(world), t: EventType::stored(KIND), o: ObjectId::stored(o) }
+fn item(world: &World, object: &str) -> BatchItem {
+    let (kind, object) = (EventType::stored(KIND), ObjectId::stored(object));
+    BatchItem { fanout_id: unused(world), kind, object }
 }
 
 /// Events that join each batch, one after another. The first one opens it.

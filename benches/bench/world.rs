@@ -17,7 +17,7 @@ use tidings::domain::{Address, Day, FollowKey, User, UserId};
 use tidings::email::{CheckResult, Mailer, Message, Outcome, Resolution, SendPermit};
 use tidings::ids::Ids;
 use tidings::store::mongo::{Mongo, MongoOptions};
-use tidings::store::{DaySumBuilder, Directory, FollowChange, Store};
+use tidings::store::{ChecksumBuilder, Directory, FollowChange, Store};
 
 /// Returns the connection string of the throw-away server.
 pub fn url() -> String {
@@ -90,7 +90,7 @@ impl World {
 
     /// Drops a day, so that no user has a stack on it.
     pub async fn drop_day(&self, day: Day) {
-        let (mut sum, mut chunks) = (DaySumBuilder::default(), self.store.export_day(day));
+        let (mut sum, mut chunks) = (ChecksumBuilder::default(), self.store.export_day(day));
         while let Some(lines) = chunks.try_next().await.expect("the day") {
             lines.iter().for_each(|line| sum.add(line));
         }

@@ -26,8 +26,15 @@ use crate::operate::metrics_text::MetricsService;
 use crate::operate::preview::UserEmails;
 use crate::operate::status::StatusService;
 
-/// Declares a method for each use case. In braces are the shared parts that it gets, as
-/// `field: part`, or as `part` if both have the same name. After `with` are its own use cases.
+/// Declares a method for each use case: `scrape -> MetricsService { context, cache: scrape_cache }
+/// with backlog;` expands to
+///
+/// ```text
+/// pub fn scrape(&self) -> MetricsService {
+///     let (context, cache) = (self.context.clone(), self.scrape_cache.clone());
+///     MetricsService { context, cache, backlog: self.backlog() }
+/// }
+/// ```
 macro_rules! services {
     ($(
         $(#[$doc:meta])*

@@ -43,9 +43,8 @@ impl Args {
             force: self.force,
         };
         let mut days = Vec::new();
-        let bar = screen.progress_bar("days checked");
-        let result = app.archive().run(&request, &bar, &mut days).await;
-        drop(bar);
+        let archive = app.archive();
+        let result = archive.run(&request, &screen.progress_bar("days checked"), &mut days).await;
         for day in &days {
             if !screen.answer(day)?
                 && let Some(outcome) = self.describe(day)

@@ -9,7 +9,9 @@ use chrono::{DateTime, Utc};
 use clap::Args as Arguments;
 
 use super::exit::causes;
-use super::remaining_work::{FanOutResult, backlog_lines, read_waiting_emails, show_unfinished};
+use super::remaining_work::{
+    FanOutResult, WaitingResult, backlog_lines, read_waiting_emails, show_unfinished,
+};
 use super::session::{Access, App, Exit, Refusal, Screen, Session, Stop};
 use super::session::{last_write, phrases, within_grace};
 use crate::domain::{Pause, UserId};
@@ -61,16 +63,21 @@ pub(super) struct Args {
     now: bool,
 }
 
-/// What a run did, before it is recorded and shown.
+/// The result of a run, to be recorded and shown.
+#[derive(Default)]
 struct DigestResult {
+    at: DateTime<Utc>,
+    /// The counts on one line.
+    summary: String,
     fanned_out: FanOutResult,
     report: DigestReport,
     /// The emails that a dry run would send, for its page.
-    dry_run_emails: Option<DryRunEmails>,
-    /// Whether `server.grace` ended the work.
-    is_cut_off: bool,
+    dry_run_emails: DryRunEmails,
+    /// Whether a signal or a failure ended the work.
+    ends_early: bool,
     /// The failure that ended the work after some emails were sent.
     failure: Option<anyhow::Error>,
+    notes: Vec<String>,
 }
 
 impl Args {
@@ -78,111 +85,127 @@ impl Args {
         let access = if self.dry_run { Access::Read } else { Access::Write };
         let (app, stop) = session.open_to_send(access).await?;
         let (app, screen) = (&app, &mut *session.screen);
-        let now = app.context.clock.now();
-        self.check(now)?;
-        let request = self.request(app);
+        self.check(app.context.clock.now())?;
         if self.resume {
             let pause = app.deliveries().resume().await?;
             let resumed = pause.map(|pause| format!("resumed; it was {}", pause_text(&pause)));
             screen.warning(resumed.unwrap_or_else(|| "nothing was paused".to_owned()))?;
         }
-        let result = self.work(app, &request, &stop, screen).await?;
-        let is_stopped = *stop.borrow();
-        if result.is_cut_off && self.dry_run {
-            return self.stopped(screen);
-        }
-        let DigestResult { mut fanned_out, mut report, dry_run_emails, .. } = result;
-        let ends_early = is_stopped || result.failure.is_some();
-        let mut notes = Vec::new();
-        if ends_early {
-            report.ended.get_or_insert(EarlyEnd::Stopped);
-            // At the end of the grace, `within_grace` has released the leases.
-            if !result.is_cut_off && !self.dry_run {
-                notes.extend(release_leases(app).await);
-            }
-        }
-        report.emails.bad_stacks += std::mem::take(&mut fanned_out.done.bad_stacks);
+        let request = self.request(app);
+        let Some(mut result) = self.work(app, &request, &stop, screen).await? else {
+            return self.show_stopped(screen);
+        };
         let waiting = if self.dry_run {
-            notes.extend(dry_run_notes(app).await?);
+            result.notes = dry_run_notes(app, &result.dry_run_emails).await?;
             Ok(WaitingEmails::default())
         } else {
-            let run = DigestActivity::from_report(&report, app.context.clock.now());
-            let recorded = last_write(ends_early, app.activity().record_digests(&run)).await;
-            notes.extend(recorded.err().map(|error| causes(&error)));
-            read_waiting_emails(app, request.users.as_deref(), ends_early).await
+            let note = record(app, &result).await;
+            result.notes.extend(note);
+            read_waiting_emails(app, request.users.as_deref(), result.ends_early).await
         };
-        notes.extend(dry_run_emails.iter().flat_map(|emails| emails.failures.clone()));
-        notes.extend(report_notes(app, &report));
-        let at = request.at.unwrap_or(now);
-        let summary = sentence(&report, &request, app.identities.outbox());
-        let mut lines = vec![format!("digest {} UTC: {summary}", phrases::minute(at))];
-        // A page about part of the users would mislead.
-        let page = self.report.as_deref().filter(|_| !is_stopped);
-        if let (Some(path), Some(found)) = (page, dry_run_emails) {
-            let page = DryRunPage {
-                at: at.format("%-d %B %Y, %H:%M UTC").to_string(),
-                counts: lines.clone(),
-                warnings: notes.clone(),
-                dry_run: found,
-            };
-            let written = private::replace(path, page.render(&app.config.site)?);
-            written.with_context(|| format!("writing the report {}", path.display()))?;
-            lines.push(format!("report: {}", path.display()));
+        result.notes.extend(report_notes(app, &result.report));
+        let page = self.write_page(&mut result, app)?;
+        let is_complete = self.show(&result, &waiting, page, app, screen)?;
+        match result.failure {
+            Some(failure) => Err(failure),
+            None if result.ends_early => self.show_stopped(screen),
+            None => Ok(exit_of_report(&result.report).partly_unless(is_complete)),
         }
-        let run = DigestRun {
-            at,
-            dry_run: self.dry_run,
-            page,
-            emails_waiting: waiting.as_ref().ok(),
-            bad_fanouts: &fanned_out.done.bad_fanouts,
-            report: &report,
-        };
-        if !screen.answer(&run)? {
-            lines.iter().try_for_each(|line| screen.line(line))?;
-        }
-        let is_complete = show_unfinished(app, &report.emails, &fanned_out, &waiting, screen)?;
-        screen.warnings(notes)?;
-        screen.warnings(report.ended.as_ref().map(why_ended))?;
-        if let Some(failure) = result.failure {
-            return Err(failure);
-        }
-        if is_stopped {
-            return self.stopped(screen);
-        }
-        Ok(exit_of_report(&report).partly_unless(is_complete))
     }
 
     /// Fans out accepted events and runs the digests. Fails if no email was sent before a failure.
+    /// Returns `None` for a dry run that `server.grace` cut off, because its counts are lost.
     async fn work(
         &self,
         app: &App,
         request: &DigestRequest,
         stop: &Stop,
         screen: &Screen,
-    ) -> anyhow::Result<DigestResult> {
-        let (mut fanned_out, mut report) = (FanOutResult::default(), DigestReport::default());
-        let mut dry_run_emails = None;
+    ) -> anyhow::Result<Option<DigestResult>> {
+        let at = request.at.unwrap_or_else(|| app.context.clock.now());
+        let mut result = DigestResult { at, ..DigestResult::default() };
         let work = async {
             if !self.dry_run {
                 let bar = screen.progress_bar("users reached").until(stop.clone());
-                fanned_out = FanOutResult::run(app, &bar).await;
+                result.fanned_out = FanOutResult::run(app, &bar).await;
             }
             let bar = screen.progress_bar("users checked").until(stop.clone());
             if self.report.is_some() {
-                let (counts, emails) = app.dry_run().run(request, &bar).await?;
-                (report, dry_run_emails) = (counts, Some(emails));
+                (result.report, result.dry_run_emails) = app.dry_run().run(request, &bar).await?;
             } else {
-                app.digests().run_into(&mut report, request, &bar).await?;
+                app.digests().run_into(&mut result.report, request, &bar).await?;
             }
             anyhow::Ok(())
         };
         let outcome = within_grace(app, stop, work).await;
         let is_cut_off = outcome.is_none();
-        let failure = match outcome.transpose() {
+        if is_cut_off && self.dry_run {
+            return Ok(None);
+        }
+        let (report, fanned_out) = (&mut result.report, &mut result.fanned_out);
+        result.failure = match outcome.transpose() {
             Err(failure) if report.emails == Tally::default() => return Err(failure),
             outcome => outcome.err(),
         };
-        Ok(DigestResult { fanned_out, report, dry_run_emails, is_cut_off, failure })
+        result.ends_early = *stop.borrow() || result.failure.is_some();
+        if result.ends_early {
+            report.ended.get_or_insert(EarlyEnd::Stopped);
+            // At the end of the grace, `within_grace` has released the leases.
+            if !is_cut_off && !self.dry_run {
+                result.notes.extend(release_leases(app).await);
+            }
+        }
+        report.emails.bad_stacks += std::mem::take(&mut fanned_out.done.bad_stacks);
+        let summary = summarize(report, request, app.identities.outbox());
+        result.summary = format!("digest {} UTC: {summary}", phrases::minute(at));
+        Ok(Some(result))
+    }
+
+    /// Writes the page of a dry run, and returns its path. After an early end, there is none: a
+    /// page about part of the users would mislead.
+    fn write_page(&self, result: &mut DigestResult, app: &App) -> anyhow::Result<Option<&Path>> {
+        let Some(path) = self.report.as_deref().filter(|_| !result.ends_early) else {
+            return Ok(None);
+        };
+        let page = DryRunPage {
+            at: result.at.format("%-d %B %Y, %H:%M UTC").to_string(),
+            counts: vec![result.summary.clone()],
+            warnings: result.notes.clone(),
+            dry_run: std::mem::take(&mut result.dry_run_emails),
+        };
+        let written = private::replace(path, page.render(&app.config.site)?);
+        written.with_context(|| format!("writing the report {}", path.display()))?;
+        Ok(Some(path))
+    }
+
+    /// Prints the counts, the unfinished work and the notes. Returns whether all work is done.
+    fn show(
+        &self,
+        result: &DigestResult,
+        waiting: &WaitingResult,
+        page: Option<&Path>,
+        app: &App,
+        screen: &mut Screen,
+    ) -> anyhow::Result<bool> {
+        let DigestResult { fanned_out, report, .. } = result;
+        let run = DigestRun {
+            at: result.at,
+            dry_run: self.dry_run,
+            page,
+            emails_waiting: waiting.as_ref().ok(),
+            bad_fanouts: &fanned_out.done.bad_fanouts,
+            report,
+        };
+        if !screen.answer(&run)? {
+            screen.line(&result.summary)?;
+            if let Some(page) = page {
+                screen.line(format!("report: {}", page.display()))?;
+            }
+        }
+        let is_complete = show_unfinished(app, &report.emails, fanned_out, waiting, screen)?;
+        screen.warnings(&result.notes)?;
+        screen.warnings(report.ended.as_ref().map(why_ended))?;
+        Ok(is_complete)
     }
 
     /// Rejects a run in the future, and a report that cannot be written.
@@ -196,7 +219,7 @@ impl Args {
         self.report.as_deref().map_or(Ok(()), check_page)
     }
 
-    fn stopped(&self, screen: &mut Screen) -> anyhow::Result<Exit> {
+    fn show_stopped(&self, screen: &mut Screen) -> anyhow::Result<Exit> {
         let next = "the next run continues the work";
         screen.warning(format!("stopped before everything was done; {next}"))?;
         let no_report = "no report was written, because only some users were checked";
@@ -218,6 +241,13 @@ impl Args {
     }
 }
 
+/// Records the run for `status`. Returns a note if that fails.
+async fn record(app: &App, result: &DigestResult) -> Option<String> {
+    let run = DigestActivity::from_report(&result.report, app.context.clock.now());
+    let recorded = last_write(result.ends_early, app.activity().record_digests(&run)).await;
+    Some(causes(&recorded.err()?))
+}
+
 /// Releases the leases of this process. Returns a note if that fails.
 async fn release_leases(app: &App) -> Option<String> {
     let error = last_write(true, app.worker().release_leases()).await.err()?;
@@ -225,18 +255,18 @@ async fn release_leases(app: &App) -> Option<String> {
     Some(format!("{effect}: {}", causes(&error)))
 }
 
-/// Returns notes on what a dry run does not show: a pause stops the emails that it counts, and it
-/// does not include pending events.
-async fn dry_run_notes(app: &App) -> anyhow::Result<Vec<String>> {
+/// Returns notes on what a dry run does not show: a pause stops the emails that it counts, it does
+/// not include pending events, and some emails cannot be rendered.
+async fn dry_run_notes(app: &App, emails: &DryRunEmails) -> anyhow::Result<Vec<String>> {
     let pause = app.deliveries().current_pause().await?;
     let paused = pause.map(|pause| format!("no email is sent: {}", pause_text(&pause)));
     let pending = app.status().not_fanned_out().await?;
-    let not_included = (pending > 0).then(|| {
-        let events = phrases::count(pending, "accepted event", "accepted events");
-        let next = "`tidings worker --once` fans them out";
-        format!("{events} not fanned out yet and missing here; {next}")
-    });
-    Ok(paused.into_iter().chain(not_included).collect())
+    let events = phrases::nonzero_count(pending, "accepted event", "accepted events");
+    let next = "`tidings worker --once` fans them out";
+    let not_included =
+        events.map(|events| format!("{events} not fanned out yet and missing here; {next}"));
+    let failures = emails.failures.iter().cloned();
+    Ok(paused.into_iter().chain(not_included).chain(failures).collect())
 }
 
 /// Returns notes on the problems that a run has found.
@@ -280,27 +310,23 @@ pub(super) fn pause_text(pause: &Pause) -> String {
 }
 
 fn why_ended(ended: &EarlyEnd) -> String {
-    match ended {
+    let why = match ended {
         EarlyEnd::Paused(pause) => {
             let next =
                 "fix that, then `tidings digest --resume`; until then no process sends anything";
-            format!("{}\n  try: {next}", pause_text(pause))
+            return format!("{}\n  try: {next}", pause_text(pause));
         }
-        EarlyEnd::Patience => {
-            let next = "the next run continues with them";
-            format!("some emails still wait, and none was settled for delivery.patience; {next}")
-        }
-        EarlyEnd::Stopped => {
-            "stopped while some emails wait; the next run continues with them".into()
-        }
-    }
+        EarlyEnd::Patience => "some emails still wait, and none was settled for delivery.patience",
+        EarlyEnd::Stopped => "stopped while some emails wait",
+    };
+    format!("{why}; the next run continues with them")
 }
 
 /// Summarizes the run: `1,234 due, 1,230 sent, 2 failed; 310 waiting (next due 2014-04-29 09:00),
 /// 12 unconfirmed`.
-fn sentence(report: &DigestReport, request: &DigestRequest, outbox: Option<&Path>) -> String {
+fn summarize(report: &DigestReport, request: &DigestRequest, outbox: Option<&Path>) -> String {
     let result = if request.dry_run {
-        would_be_sent(report)
+        summarize_dry_run(report)
     } else {
         phrases::list([
             Some(due_users(report)),
@@ -323,7 +349,7 @@ fn due_users(report: &DigestReport) -> String {
     }
 }
 
-fn would_be_sent(report: &DigestReport) -> String {
+fn summarize_dry_run(report: &DigestReport) -> String {
     let (due, events) = (due_users(report), phrases::events(report.due.events));
     let (sent, waiting) = (report.emails_to_send(), report.dry_run.waits_for_brand);
     if report.due.users == 0 {
@@ -376,7 +402,7 @@ fn not_emailed(report: &DigestReport, request: &DigestRequest) -> String {
     let others = [
         waiting.map(|waiting| waiting + &next_due.unwrap_or_default()),
         phrases::nonzero(users.emailed_already, "emailed this period already"),
-        failed(report),
+        describe_failed(report),
         phrases::nonzero(users.withdrawn, "with nothing left that applies"),
         phrases::nonzero(report.due.busy, busy),
     ];
@@ -385,7 +411,7 @@ fn not_emailed(report: &DigestReport, request: &DigestRequest) -> String {
 
 /// Describes failed digests: `2 failed this period (tried again from 2014-04-21 11:00; tidings
 /// deliveries retry does it now)`.
-fn failed(report: &DigestReport) -> Option<String> {
+fn describe_failed(report: &DigestReport) -> Option<String> {
     let failed = phrases::nonzero(report.users.failed_already, "failed this period")?;
     let retry = report.users.next_retry.map(|at| {
         let at = phrases::minute(at);

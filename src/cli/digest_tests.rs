@@ -34,7 +34,7 @@ fn report() -> DigestReport {
 #[test]
 fn a_run_is_summarized_in_one_line_without_zeros() {
     assert_eq!(
-        sentence(&report(), &DigestRequest::default(), None),
+        summarize(&report(), &DigestRequest::default(), None),
         "1,234 due, 1,230 sent (8,990 events), 2 failed, 1 unknown, 1 canceled; \
          310 waiting (next due 2014-04-29 09:00), 12 unconfirmed"
     );
@@ -59,7 +59,7 @@ fn when_no_digest_is_due_the_line_names_the_next_time_and_the_now_flag() {
     waiting.users.unmailable.clear();
 
     assert_eq!(
-        sentence(&waiting, &DigestRequest::default(), None),
+        summarize(&waiting, &DigestRequest::default(), None),
         "no user is due; 310 waiting (next due 2014-04-29 09:00; --now does not wait)"
     );
     assert_eq!(exit_of_report(&waiting), Exit::Done);
@@ -70,7 +70,7 @@ fn a_dry_run_counts_the_emails() {
     let request = DigestRequest { dry_run: true, ..DigestRequest::default() };
     let counted = DigestReport { emails: Tally::default(), ..report() };
 
-    let line = sentence(&counted, &request, None);
+    let line = summarize(&counted, &request, None);
 
     assert!(
         line.starts_with("1,234 due, would send 1,234 emails (9,000 events); dry run; 310"),
@@ -85,7 +85,7 @@ fn users_waiting_for_a_brand_are_not_counted_as_emailed() {
         let mut counted = DigestReport::default();
         (counted.due.users, counted.due.events) = (3, 9);
         (counted.dry_run.waits_for_brand, counted.due.busy) = (no_brand, busy);
-        sentence(&counted, &request, None)
+        summarize(&counted, &request, None)
     };
 
     assert_eq!(
@@ -105,7 +105,7 @@ fn a_run_without_any_sent_email_has_failed() {
 
 #[test]
 fn emails_written_to_the_outbox_are_shown_with_its_path() {
-    let line = sentence(&report(), &DigestRequest::default(), Some(Path::new("outbox")));
+    let line = summarize(&report(), &DigestRequest::default(), Some(Path::new("outbox")));
 
     assert!(
         line.starts_with("1,234 due, 1,230 sent into outbox (8,990 events), 2 failed"),
@@ -142,7 +142,7 @@ fn failed_users_are_counted_apart_from_emailed_users() {
     report.users.failed_already = 2;
     report.users.next_retry = Some(Utc.with_ymd_and_hms(2014, 4, 21, 11, 0, 0).unwrap());
 
-    let line = sentence(&report, &DigestRequest::default(), None);
+    let line = summarize(&report, &DigestRequest::default(), None);
 
     assert!(
         line.ends_with(

@@ -108,7 +108,7 @@ fn show(findings: &[Finding], screen: &mut Screen) -> std::io::Result<()> {
     screen.table(&Table::new(findings, columns))?;
     let counts = SEVERITIES.map(|(severity, one, many)| {
         let n = findings.iter().filter(|finding| finding.severity == severity).count();
-        (n > 0).then(|| phrases::count(n as u64, one, many))
+        phrases::nonzero_count(n as u64, one, many)
     });
     screen.line("")?;
     screen.line(phrases::list(counts))

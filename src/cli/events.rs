@@ -6,7 +6,7 @@ use clap::{ArgGroup, Args as Arguments};
 
 use super::batches::note_omitted;
 use super::exit::{WithoutKeys, causes};
-use super::remaining_work::{FanOutArgs, FanOutResult};
+use super::remaining_work::FanOutArgs;
 use super::session::{Access, Exit, Session, phrases};
 use crate::domain::details::Actor;
 use crate::domain::messages::join_names;
@@ -101,27 +101,21 @@ impl NotifyArgs {
             None => WithoutKeys::add_to(error),
         })?[0];
         // The event is accepted, so this must not fail: the caller would post the event again.
-        let fanned_out = if self.fan_out.is_wanted(&app) {
-            FanOutResult::run(&app, &screen.progress_bar("users reached")).await
-        } else {
-            FanOutResult::default()
-        };
+        let fanned_out = self.fan_out.run(&app, screen).await.unwrap_or_default();
         let mut failures = Vec::from_iter(fanned_out.failure_text());
         let mut add_failure = |what: &str, error: engine::Error| {
             failures.push(format!("{what} could not be determined: {}", causes(&error.into())));
         };
-        let progress = match app.notify().find(receipt.id).await {
-            Ok(Some(fanout)) => Some((fanout.state, fanout.progress.counts)),
-            Ok(None) => Some((FanoutState::Pending, FanoutCounts::default())),
-            Err(error) => {
-                add_failure("the progress of the fan-out", error);
-                None
-            }
-        };
-        let mut warnings = app.name_lookup().warnings(&request).await.unwrap_or_else(|error| {
-            add_failure("which users will not see it", error);
-            Vec::new()
+        let fanout = app.notify().find(receipt.id).await;
+        let fanout = fanout.map_err(|error| add_failure("the progress of the fan-out", error));
+        let not_started = (FanoutState::Pending, FanoutCounts::default());
+        let progress = fanout.ok().map(|fanout| {
+            fanout.map_or(not_started, |fanout| (fanout.state, fanout.progress.counts))
         });
+        let warnings = app.name_lookup().warnings(&request).await;
+        let mut warnings = warnings
+            .map_err(|error| add_failure("which users will not see it", error))
+            .unwrap_or_default();
         let exit = Exit::Done.partly_unless(fanned_out.is_complete() && failures.is_empty());
         if !failures.is_empty() {
             warnings.append(&mut failures);
@@ -136,7 +130,7 @@ impl NotifyArgs {
             warnings,
         };
         if !screen.answer(&notified)? {
-            screen.line(sentence(receipt, progress))?;
+            screen.line(describe_receipt(receipt, progress))?;
             screen.warnings(notified.warnings)?;
         }
         Ok(exit)
@@ -169,7 +163,7 @@ impl NotifyArgs {
     }
 }
 
-fn sentence(receipt: Receipt, progress: Option<(FanoutState, FanoutCounts)>) -> String {
+fn describe_receipt(receipt: Receipt, progress: Option<(FanoutState, FanoutCounts)>) -> String {
     let accepted = if receipt.duplicate { "accepted before under this key" } else { "accepted" };
     let progress = match progress {
         None => String::new(),
@@ -209,8 +203,7 @@ impl RetractArgs {
         let (kind, objects) = (&self.kind, join_names(&retracted.objects, MAX_LISTED_NAMES));
         screen.line(format!("retracted: {kind} about {objects}"))?;
         let removed = retracted.removed_events;
-        if removed.removed > 0 {
-            let events = phrases::events(removed.removed);
+        if let Some(events) = phrases::nonzero_count(removed.removed, "event", "events") {
             screen.line(format!("{events} removed from open batches"))?;
         }
         note_omitted(screen, removed)?;
@@ -231,15 +224,14 @@ impl FlushArgs {
         let (app, screen) = (session.open(Access::Write).await?, &mut *session.screen);
         let user = &self.user;
         let flushed = app.backlog().flush(user).await?;
-        if screen.answer(&Flushed { user, flushed })? {
-            return Ok(Exit::Done);
+        if !screen.answer(&Flushed { user, flushed })? {
+            let events = phrases::events(flushed);
+            let pronoun = if flushed == 1 { "it" } else { "them" };
+            screen.line(match flushed {
+                0 => format!("nothing is pending for {user}"),
+                _ => format!("flushed {events} pending for {user}: no digest includes {pronoun}"),
+            })?;
         }
-        let events = phrases::events(flushed);
-        let pronoun = if flushed == 1 { "it" } else { "them" };
-        screen.line(match flushed {
-            0 => format!("nothing is pending for {user}"),
-            _ => format!("flushed {events} pending for {user}: no digest includes {pronoun}"),
-        })?;
         Ok(Exit::Done)
     }
 }

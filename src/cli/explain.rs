@@ -186,8 +186,8 @@ fn covered_text(by: &CoveredBy) -> String {
 
 /// Describes an event's outcome with its exceptions: `will be in the next digest; mandatory, so
 /// their choices do not count; not in the feed`.
-fn sentence(fate: &ExplainedEvent, now: DateTime<Utc>) -> String {
-    let mut clauses = vec![outcome(fate, now)];
+fn event_text(fate: &ExplainedEvent, now: DateTime<Utc>) -> String {
+    let mut clauses = vec![outcome_text(fate, now)];
     if fate.mandatory {
         clauses.push("mandatory, so their choices do not count".to_owned());
     }
@@ -212,7 +212,7 @@ fn delivery_text(delivery: &ExplainedDelivery, now: DateTime<Utc>) -> String {
 }
 
 /// Describes an event's outcome: `is in the open batch 5352…, which closes 2014-04-19 10:05`.
-fn outcome(fate: &ExplainedEvent, now: DateTime<Utc>) -> String {
+fn outcome_text(fate: &ExplainedEvent, now: DateTime<Utc>) -> String {
     if let Some(by) = &fate.covered {
         return covered_text(by);
     }
@@ -257,5 +257,5 @@ fn show_event(
         Column("", Full, |fate| fate.position.to_string()),
     ];
     screen.section(&Table::new([fate], columns))?;
-    Ok(screen.paragraph(&sentence(fate, now))?)
+    Ok(screen.paragraph(&event_text(fate, now))?)
 }

@@ -68,15 +68,13 @@ impl Args {
         screen: &mut Screen,
     ) -> anyhow::Result<Exit> {
         let transfer = open_transfer(config, Access::Export, folder.to_owned()).await?;
-        let bar = screen.progress_bar("records written and compared");
         let export = async {
             if self.close {
                 transfer.close().await?;
             }
-            transfer.export(&bar).await
+            transfer.export(&screen.progress_bar("records written and compared")).await
         };
         let result = export.await;
-        drop(bar);
         if self.close && result.is_err() {
             let state = match transfer.store.transfer_mark().await {
                 Ok(Some(TransferMark::Closed { .. })) => Some("stays closed"),

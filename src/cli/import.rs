@@ -6,7 +6,7 @@ use clap::{Args as Arguments, ValueEnum};
 
 use super::exit::WithoutKeys;
 use super::export::import_store;
-use super::remaining_work::{FanOutArgs, FanOutResult};
+use super::remaining_work::FanOutArgs;
 use super::session::{Access, Exit, Refusal, Screen, Session, phrases};
 use crate::domain::ModelName;
 use crate::engine::users::import::{ImportKind, MAX_REPORTED_LINES};
@@ -85,8 +85,7 @@ pub(super) fn import_line(
     suffix: Option<String>,
 ) -> String {
     let accepted = phrases::count(report.accepted, one, many);
-    let bad_lines = phrases::count(report.bad, "bad line", "bad lines");
-    let skipped = (report.bad > 0).then(|| format!("{bad_lines} skipped"));
+    let skipped = phrases::nonzero_count(report.bad, "bad line skipped", "bad lines skipped");
     phrases::list([Some(format!("import: {accepted}")), skipped, suffix])
 }
 
@@ -104,21 +103,16 @@ impl Args {
             DataKind::Store => return import_store(&self.file, session).await,
         };
         let (app, screen) = (session.open(Access::Create).await?, &mut *session.screen);
-        let bar = screen.progress_bar("lines");
-        let result = app.import().import_file(&kind, &self.file, &bar).await;
+        let import = app.import();
+        let result = import.import_file(&kind, &self.file, &screen.progress_bar("lines")).await;
         let report = &result.map_err(|error| match kind {
             ImportKind::Events => WithoutKeys::add_to(error),
             _ => error.into(),
         })?;
-        drop(bar);
         let has_events = kind == ImportKind::Events && report.accepted > 0;
-        let is_fanned_out = has_events && self.fan_out.is_wanted(&app);
-        let fan_out = if is_fanned_out {
-            FanOutResult::run(&app, &screen.progress_bar("users reached")).await
-        } else {
-            FanOutResult::default()
-        };
-        let fanned_out = (is_fanned_out && fan_out.failure.is_none()).then_some(&fan_out.done);
+        let fan_out = if has_events { self.fan_out.run(&app, screen).await } else { None };
+        let without_failure = fan_out.as_ref().filter(|fan_out| fan_out.failure.is_none());
+        let fanned_out = without_failure.map(|fan_out| &fan_out.done);
         show_bad_lines(&self.file, report, screen)?;
         if !screen.answer(&ImportAnswer { report, fanned_out })? {
             let suffix = match fanned_out {
@@ -132,6 +126,7 @@ impl Args {
             };
             screen.line(import_line(report, nouns, suffix))?;
         }
+        let fan_out = fan_out.unwrap_or_default();
         fan_out.show(screen)?;
         Ok(Exit::of(report.accepted, report.bad).partly_unless(fan_out.is_complete()))
     }

@@ -25,6 +25,11 @@ pub(super) fn count(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", number(n), if n == 1 { one } else { many })
 }
 
+/// Formats a count with its noun. Returns `None` for zero.
+pub(super) fn nonzero_count(n: u64, one: &str, many: &str) -> Option<String> {
+    (n > 0).then(|| count(n, one, many))
+}
+
 /// Formats a number of events.
 pub(super) fn events(n: u64) -> String {
     count(n, "event", "events")

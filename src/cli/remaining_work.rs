@@ -33,9 +33,12 @@ pub(super) struct FanOutArgs {
 }
 
 impl FanOutArgs {
-    pub(super) fn is_wanted(self, app: &App) -> bool {
+    /// Fans out all pending events. Returns `None` if a worker should do it.
+    pub(super) async fn run(self, app: &App, screen: &Screen) -> Option<FanOutResult> {
         let is_default = matches!(app.config.store, StoreUrl::Sqlite(_));
-        self.wait || (is_default && !self.no_wait)
+        let is_wanted = self.wait || (is_default && !self.no_wait);
+        let bar = is_wanted.then(|| screen.progress_bar("users reached"))?;
+        Some(FanOutResult::run(app, &bar).await)
     }
 }
 
@@ -87,13 +90,11 @@ impl FanOutResult {
     /// Prints how many events other processes fan out, and the failure. The log names the skipped
     /// fan-outs.
     pub(super) fn show(&self, screen: &mut Screen) -> io::Result<()> {
-        let unfinished = (self.unfinished > 0).then(|| {
-            let events =
-                phrases::count(self.unfinished, "accepted event is", "accepted events are");
-            format!(
-                "{events} leased or being fanned out by a worker: soon in feeds, and in the \
-                 next digests"
-            )
+        let events =
+            phrases::nonzero_count(self.unfinished, "accepted event is", "accepted events are");
+        let where_shown = "soon in feeds, and in the next digests";
+        let unfinished = events.map(|events| {
+            format!("{events} leased or being fanned out by a worker: {where_shown}")
         });
         screen.warnings(unfinished.into_iter().chain(self.failure_text()))
     }
@@ -168,27 +169,21 @@ pub(super) fn waiting_lines(waiting: &WaitingEmails, now: DateTime<Utc>) -> Vec<
 
 /// Returns lines about the backlog of days before the window, and about events that expired.
 pub(super) fn backlog_lines(backlog: &BacklogReport) -> Vec<String> {
-    let format_counts =
-        |counts: PendingCounts| (phrases::users(counts.users), phrases::events(counts.events));
-    let mut lines = Vec::new();
-    if !backlog.backlog.is_zero() {
-        let (users, events) = format_counts(backlog.backlog);
-        lines.push(format!(
-            "late: {users} had {events} pending from days before the window; this or their next \
-             digest has them"
-        ));
-    }
-    if !backlog.blocked.is_zero() {
-        let (users, events) = format_counts(backlog.blocked);
-        lines.push(format!(
-            "waiting: {events} from days before the window for {users} who cannot be emailed now; \
-             they expire after digest.max_age"
-        ));
-    }
-    let blocked = backlog.expired_blocked.events;
-    let expired = expired_events(&backlog.expired, blocked);
-    lines.extend(expired.map(|expired| format!("expired: {expired}")));
-    lines
+    let nonzero = |counts: PendingCounts| {
+        let users_and_events = (phrases::users(counts.users), phrases::events(counts.events));
+        (!counts.is_zero()).then_some(users_and_events)
+    };
+    let late = nonzero(backlog.backlog).map(|(users, events)| {
+        let next = "this or their next digest has them";
+        format!("late: {users} had {events} pending from days before the window; {next}")
+    });
+    let waiting = nonzero(backlog.blocked).map(|(users, events)| {
+        let who = format!("{users} who cannot be emailed now; they expire after digest.max_age");
+        format!("waiting: {events} from days before the window for {who}")
+    });
+    let expired = expired_events(&backlog.expired, backlog.expired_blocked.events)
+        .map(|expired| format!("expired: {expired}"));
+    [late, waiting, expired].into_iter().flatten().collect()
 }
 
 /// Describes events that expired on these days, and how many of them were blocked: `2014-04-01 to

@@ -28,14 +28,13 @@ impl Args {
         if let Some(schema) = pending_upgrade(&config).await? {
             // Opening the file would upgrade it.
             let (store, schema) = (&format!("{:?}", config.store), &schema);
-            if screen.answer(&UnopenedStore { store, schema })? {
-                return Ok(Exit::Done);
+            if !screen.answer(&UnopenedStore { store, schema })? {
+                let mut table = Table::facts();
+                table.add("store", store.clone());
+                table.add("schema", upgrade_text(schema));
+                screen.table(&table)?;
+                screen.line("  Copy the file first if you may want to go back.")?;
             }
-            let mut table = Table::facts();
-            table.add("store", store.clone());
-            table.add("schema", upgrade_text(schema));
-            screen.table(&table)?;
-            screen.line("  Copy the file first if you may want to go back.")?;
             return Ok(Exit::Done);
         }
         let app = App::open(config, Access::Inspect, TemplateUse::BuiltIn).await?;
@@ -81,7 +80,7 @@ fn facts(status: &Status, now: DateTime<Utc>) -> Table {
     let mut table = Table::facts();
     table.add("store", status.store.clone());
     table.add("schema", upgrade_text(&status.schema));
-    table.add("fan-outs", fanouts(&status.fanouts, status.oldest_pending_day));
+    table.add("fan-outs", fanouts_text(&status.fanouts, status.oldest_pending_day));
     let batches = by_name(&status.batches, BatchState::as_str);
     table.add("batches", or_default(batches, "none open"));
     let deliveries = by_name(&status.deliveries, DeliveryState::as_str);
@@ -93,14 +92,13 @@ fn facts(status: &Status, now: DateTime<Utc>) -> Table {
     for (index, line) in waiting_lines(&status.waiting, now).into_iter().enumerate() {
         table.add(if index == 0 { "waiting" } else { "" }, line);
     }
-    table.add("worker", worker(status.worker, now));
-    table.add("digest", last_digest(status.digest));
-    let reported = (status.reports.sent > 0).then(|| reports(&status.reports));
+    let none = || "none has run yet".to_owned();
+    table.add("worker", status.worker.map_or_else(none, |worker| worker_text(worker, now)));
+    table.add("digest", status.digest.map_or_else(none, digest_text));
+    let reported = (status.reports.sent > 0).then(|| reports_text(&status.reports));
     table.add("last 7 days", reported);
-    let unreported = (status.unreported > 0).then(|| {
-        let emails = phrases::emails(status.unreported);
-        format!("none on {emails} sent more than a day ago; see `tidings doctor`")
-    });
+    let unreported = phrases::nonzero_count(status.unreported, "email", "emails")
+        .map(|emails| format!("none on {emails} sent more than a day ago; see `tidings doctor`"));
     table.add("reports", unreported);
     let backlog = &status.backlog;
     table.add("backlog", events(backlog.events, "of days before the window"));
@@ -126,20 +124,15 @@ fn or_default(text: String, default: &str) -> String {
 }
 
 /// Describes the latest worker, such as `running, last heartbeat 09:00:12 UTC`.
-fn worker(worker: Option<WorkerActivity>, now: DateTime<Utc>) -> String {
-    let Some(WorkerActivity { is_running: running, last_heartbeat: seen }) = worker else {
-        return "none has run yet".into();
-    };
-    let seen = phrases::second(seen, now);
-    let state = if running { "running, last heartbeat" } else { "not running; last active" };
+fn worker_text(worker: WorkerActivity, now: DateTime<Utc>) -> String {
+    let seen = phrases::second(worker.last_heartbeat, now);
+    let is_running = worker.is_running;
+    let state = if is_running { "running, last heartbeat" } else { "not running; last active" };
     format!("{state} {seen}")
 }
 
 /// Describes the latest digest run, such as `last run 2014-04-21 09:30 UTC: 12 due, 12 sent`.
-fn last_digest(run: Option<DigestActivity>) -> String {
-    let Some(run) = run else {
-        return "none has run yet".into();
-    };
+fn digest_text(run: DigestActivity) -> String {
     let counts = phrases::list([
         Some(format!("{} due", phrases::number(run.due))),
         phrases::nonzero(run.sent, "sent"),
@@ -148,7 +141,7 @@ fn last_digest(run: Option<DigestActivity>) -> String {
     format!("last run {} UTC: {counts}", phrases::minute(run.at))
 }
 
-fn fanouts(counts: &BTreeMap<FanoutState, u64>, oldest: Option<Day>) -> String {
+fn fanouts_text(counts: &BTreeMap<FanoutState, u64>, oldest: Option<Day>) -> String {
     let done = phrases::number(counts[&FanoutState::Done]);
     let oldest = oldest.map(|day| format!(" (oldest of {})", day.start().date_naive()));
     let pending = match counts[&FanoutState::Pending] {
@@ -160,7 +153,7 @@ fn fanouts(counts: &BTreeMap<FanoutState, u64>, oldest: Option<Day>) -> String {
 
 /// Describes provider reports on recent emails, such as `1,234 sent, 1,200 delivered, 3 bounced
 /// (0.24 %)`.
-fn reports(counts: &ReportCounts) -> String {
+fn reports_text(counts: &ReportCounts) -> String {
     let with_percentage = |count: u64, what: &str| {
         let percent = 100.0 * counts.share(count);
         phrases::nonzero(count, what).map(|text| format!("{text} ({percent:.2} %)"))

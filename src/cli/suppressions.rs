@@ -81,10 +81,8 @@ impl Args {
                 Ok(Exit::Done)
             }
             Some(Verb::Import { file, reason }) => {
-                let bar = screen.progress_bar("lines");
-                let kind = ImportKind::Suppressions(*reason);
-                let report = app.import().import_file(&kind, file, &bar).await?;
-                drop(bar);
+                let (import, kind) = (app.import(), ImportKind::Suppressions(*reason));
+                let report = import.import_file(&kind, file, &screen.progress_bar("lines")).await?;
                 show_bad_lines(file, &report, screen)?;
                 if !screen.answer(&report)? {
                     screen.line(import_line(&report, ("address", "addresses"), None))?;

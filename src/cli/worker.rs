@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use clap::Args as Arguments;
 use futures::future::LocalBoxFuture;
@@ -22,6 +22,7 @@ use crate::domain::Pause;
 use crate::engine;
 use crate::engine::worker::{HEARTBEAT_INTERVAL, WorkerPart};
 use crate::http::api::MetricsServer;
+use crate::mutex::lock;
 use crate::wire::run_report::{Round, Tally};
 use crate::wire::status::DigestActivity;
 
@@ -50,16 +51,16 @@ impl Args {
 }
 
 async fn run_once(app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result<Exit> {
-    let worker = app.worker();
-    let result = within_grace(app, stop, worker.round(&mut None, stop)).await;
+    let (worker, mut round) = (app.worker(), Round::default());
+    let result = within_grace(app, stop, worker.round_into(&mut round, &mut None, stop)).await;
     let is_stopping = *stop.borrow();
-    let Some(result) = result else {
-        screen.warning("server.grace ended the run, so its counts are missing here")?;
-        last_write(is_stopping, record_activity(app, None, true)).await?;
-        return stopped(screen);
+    let released = match result {
+        Some(_) => last_write(is_stopping, worker.release_leases()).await,
+        // At the end of the grace, `within_grace` has released the leases.
+        None => Ok(()),
     };
-    let released = last_write(is_stopping, worker.release_leases()).await;
-    let (mut round, now) = (result?, app.context.clock.now());
+    result.transpose()?;
+    let now = app.context.clock.now();
     let digests = round.digests.as_ref().map(|report| DigestActivity::from_report(report, now));
     let recorded = last_write(is_stopping, record_activity(app, digests, true)).await;
     let fanned_out = FanOutResult {
@@ -70,8 +71,9 @@ async fn run_once(app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result
     let mut tally = email_tally(&round);
     tally.bad_stacks += fanned_out.done.bad_stacks.clone();
     if !screen.answer(&round)? {
-        let summary = sentence(&round, app.identities.outbox());
-        screen.line(format!("worker: {}", summary.as_deref().unwrap_or("nothing to do")))?;
+        let summary = summarize_round(&round, app.identities.outbox());
+        let nothing = if is_stopping { "no email was sent" } else { "nothing to do" };
+        screen.line(format!("worker: {}", summary.as_deref().unwrap_or(nothing)))?;
     }
     let waiting = read_waiting_emails(app, None, is_stopping).await;
     let is_complete = show_unfinished(app, &tally, &fanned_out, &waiting, screen)?;
@@ -80,16 +82,12 @@ async fn run_once(app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result
     released?;
     recorded?;
     if is_stopping {
-        return stopped(screen);
+        let next = "the next run or a worker continues the work";
+        screen.warning(format!("stopped before everything was done; {next}"))?;
+        return Ok(Exit::Partly);
     }
     let exit = exit_of_tally(&tally, u64::from(round.paused.is_some()));
     Ok(exit.partly_unless(is_complete))
-}
-
-fn stopped(screen: &mut Screen) -> anyhow::Result<Exit> {
-    let next = "the next run or a worker continues the work";
-    screen.warning(format!("stopped before everything was done; {next}"))?;
-    Ok(Exit::Partly)
 }
 
 /// Runs these tasks, and serves metrics if the configuration has an address for them. When one of
@@ -173,10 +171,6 @@ struct WorkerState {
     digests: Option<DigestActivity>,
 }
 
-fn lock(state: &Mutex<WorkerState>) -> MutexGuard<'_, WorkerState> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Runs rounds until `stop` becomes true. Logs each round that did something, and each new kind of
 /// failure.
 pub(super) async fn run(app: &App, stop: Stop) -> anyhow::Result<()> {
@@ -210,7 +204,7 @@ impl WorkerState {
         if self.failures.remove(&part).is_some() {
             tracing::info!("worker: works again");
         }
-        // Only rounds of `Part::Mailing` show reliably whether a pause is in effect.
+        // Only rounds of this part show reliably whether a pause is in effect.
         if part == WorkerPart::SendingEmails && self.paused != round.paused {
             match &round.paused {
                 Some(pause) => tracing::error!("worker: no email is sent: {}", pause_text(pause)),
@@ -218,7 +212,7 @@ impl WorkerState {
             }
             self.paused.clone_from(&round.paused);
         }
-        if let Some(summary) = sentence(&round, app.identities.outbox()) {
+        if let Some(summary) = summarize_round(&round, app.identities.outbox()) {
             tracing::info!("worker: {summary}");
         }
         if let Some(report) = &round.digests {
@@ -243,11 +237,10 @@ fn email_tally(round: &Round) -> Tally {
 }
 
 /// Summarizes a round. Returns `None` if it did nothing.
-fn sentence(round: &Round, outbox: Option<&Path>) -> Option<String> {
+fn summarize_round(round: &Round, outbox: Option<&Path>) -> Option<String> {
     let (fanouts, forgotten) = (&round.fanouts, &round.deleted);
-    // A user who gets several entries counts several times.
-    let fanned_out = (fanouts.completed > 0).then(|| {
-        let done = phrases::count(fanouts.completed, "fan-out", "fan-outs");
+    let fanned_out = phrases::nonzero_count(fanouts.completed, "fan-out", "fan-outs").map(|done| {
+        // A user who gets several entries counts several times.
         let entries = phrases::count(fanouts.counts.pushed, "entry", "entries");
         let capped = "entries did not fit into full days";
         phrases::list([
@@ -259,10 +252,9 @@ fn sentence(round: &Round, outbox: Option<&Path>) -> Option<String> {
         phrases::nonzero(round.batches.ended, "ended"),
         phrases::nonzero(round.batches.canceled, "canceled"),
     ]);
-    let count = |n, one, many| (n > 0).then(|| phrases::count(n, one, many));
     let deleted = phrases::list([
-        count(forgotten.deliveries, "email", "emails"),
-        count(forgotten.batches, "batch", "batches"),
+        phrases::nonzero_count(forgotten.deliveries, "email", "emails"),
+        phrases::nonzero_count(forgotten.batches, "batch", "batches"),
     ]);
     let enclose = |prefix: &str, text: String, suffix: &str| match text.as_str() {
         "" => text,
@@ -308,9 +300,9 @@ mod tests {
         );
 
         assert_eq!(
-            sentence(&some, None).unwrap(),
+            summarize_round(&some, None).unwrap(),
             "batches: 1,200 ended, 1 canceled; deleted the records of 1,000 emails, 1 batch settled long ago"
         );
-        assert_eq!(sentence(&Round::default(), None), None);
+        assert_eq!(summarize_round(&Round::default(), None), None);
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use tokio::sync;
@@ -22,6 +22,7 @@ use crate::engine::delivery::brand_identities::new_outbox;
 use crate::engine::delivery::operator_actions::DeliverySelection;
 use crate::engine::ingest::NewEvent;
 use crate::engine::{Error, NoProgress, Result, digest};
+use crate::mutex::lock;
 use crate::wire::local_pages::{
     DemoEmail, DemoEmails, GalleryState, LocalUser, Published, Work, WorkDetails,
 };
@@ -53,13 +54,9 @@ impl Gallery {
         Self { url, works: Mutex::new(works()), sent_at: sync::Mutex::default() }
     }
 
-    fn works(&self) -> MutexGuard<'_, Vec<Work>> {
-        self.works.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the users, the works, and the followers of each artist.
     pub(crate) async fn scene(&self, app: &App) -> Result<GalleryState> {
-        let works = self.works().clone();
+        let works = lock(&self.works).clone();
         let mut followers: BTreeMap<_, Vec<UserId>> =
             works.iter().map(|work| (work.artist.clone(), Vec::new())).collect();
         let mut people = Vec::with_capacity(USER_IDS.len());
@@ -81,7 +78,7 @@ impl Gallery {
     pub(crate) async fn publish(&self, app: &App, artist: &str, title: &str) -> Result<Published> {
         let title = one_line("title", title, MAX_TITLE)?;
         let id = {
-            let mut works = self.works();
+            let mut works = lock(&self.works);
             if !works.iter().any(|work| work.artist == artist) {
                 return Err(
                     InvalidValue::new("artist", artist, "has no work in the gallery").into()

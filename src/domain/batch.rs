@@ -29,16 +29,16 @@ pub const MAX_REMOVED: usize = 1_000;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct BatchItem {
     /// The fan-out that added the event.
-    pub i: Id,
+    pub fanout_id: Id,
     /// The event type. A batch under a chosen key can contain several types.
-    pub t: EventType,
+    pub kind: EventType,
     /// The id of the object.
-    pub o: ObjectId,
+    pub object: ObjectId,
 }
 
 impl From<BatchItem> for Event {
     fn from(item: BatchItem) -> Self {
-        Self { kind: item.t, object: item.o, fanout_id: Some(item.i) }
+        Self { kind: item.kind, object: item.object, fanout_id: Some(item.fanout_id) }
     }
 }
 
@@ -72,9 +72,9 @@ impl BatchEvents {
         up_to: Option<Id>,
     ) -> Vec<BatchItem> {
         let is_removed = |item: &mut BatchItem| {
-            item.t == *kind
-                && objects.contains(&item.o)
-                && up_to.is_none_or(|last| item.i.is_no_later_than(last))
+            item.kind == *kind
+                && objects.contains(&item.object)
+                && up_to.is_none_or(|last| item.fanout_id.is_no_later_than(last))
         };
         let removed: Vec<BatchItem> = self.items.extract_if(.., is_removed).collect();
         self.count -= removed.len() as u64;
@@ -210,7 +210,7 @@ impl Batch {
     ) -> Option<u64> {
         // A batch that is not open checks this too. Otherwise a repeated fan-out would open the
         // next batch with events of this one.
-        if self.has_joined(items[0].i) {
+        if self.has_joined(items[0].fanout_id) {
             return Some(0);
         }
         if self.state == BatchState::Open && self.joined.len() >= MAX_FANOUTS {
@@ -223,7 +223,7 @@ impl Batch {
         for item in items {
             self.events.add(item, policy.keep);
         }
-        let fanout = items[0].i;
+        let fanout = items[0].fanout_id;
         let position = self.joined.partition_point(|joined| *joined < fanout);
         self.joined.insert(position, fanout);
         self.policy = policy.fingerprint();

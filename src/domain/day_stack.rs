@@ -29,12 +29,12 @@ pub struct Event {
 
 impl Event {
     /// Creates an event of this type about this object.
-    pub fn new(t: &EventType, o: &ObjectId, i: Option<Id>) -> Self {
-        Self { kind: t.clone(), object: o.clone(), fanout_id: i }
+    pub fn new(kind: &EventType, object: &ObjectId, fanout_id: Option<Id>) -> Self {
+        Self { kind: kind.clone(), object: object.clone(), fanout_id }
     }
 
-    /// Returns the time of the event. Without `i` only its day is known, and the day's start
-    /// counts.
+    /// Returns the time of the event. Without `fanout_id` only its day is known, and the start of
+    /// the day counts.
     pub fn time(&self, day: Day) -> DateTime<Utc> {
         self.fanout_id.map_or(day.start(), Id::time)
     }
@@ -92,9 +92,9 @@ impl Entry {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retraction {
     /// The event type.
-    pub t: EventType,
+    pub kind: EventType,
     /// The object.
-    pub o: ObjectId,
+    pub object: ObjectId,
     /// An id made at that moment.
     pub at: Id,
 }
@@ -104,7 +104,7 @@ pub struct Retraction {
 /// Within one second only ids of the same process have an order. For ids of two processes, the
 /// event counts as the earlier one.
 pub fn retraction_covers(at: Id, event: &Event) -> bool {
-    event.fanout_id.is_some_and(|i| i.is_no_later_than(at))
+    event.fanout_id.is_some_and(|id| id.is_no_later_than(at))
 }
 
 /// The type of a document's `_id`. tidings writes text; some older writers used an ObjectId.

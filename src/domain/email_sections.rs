@@ -401,17 +401,17 @@ fn newest_first(
 ) -> Vec<(&EventType, EmailItem)> {
     // The sort is stable, so of two events of one second the last to join comes first.
     let mut newest_first: Vec<&BatchItem> = kept.iter().rev().collect();
-    newest_first.sort_by_key(|item| Reverse(item.i.time()));
+    newest_first.sort_by_key(|item| Reverse(item.fanout_id.time()));
     let mut seen: HashSet<(&EventType, &ObjectId)> = HashSet::new();
     let mut included = Vec::new();
     for item in newest_first {
-        if seen.contains(&(&item.t, &item.o)) {
+        if seen.contains(&(&item.kind, &item.object)) {
             continue;
         }
         if let Some(DisplayData { object, details }) = find_data(&Event::from(item.clone())) {
-            seen.insert((&item.t, &item.o));
-            let (id, at) = (item.o.clone(), item.i.time());
-            included.push((&item.t, EmailItem { id, at, object, details }));
+            seen.insert((&item.kind, &item.object));
+            let (id, at) = (item.object.clone(), item.fanout_id.time());
+            included.push((&item.kind, EmailItem { id, at, object, details }));
         }
     }
     included

@@ -16,10 +16,10 @@ fn start() -> DateTime<Utc> {
 
 /// Returns events that joined one minute apart.
 fn kept(events: &[(&str, &str)]) -> Vec<BatchItem> {
-    let item = |(minute, (t, o)): (i64, &(&str, &str))| BatchItem {
-        i: Id::at(start() + TimeDelta::minutes(minute), [0; 8]),
-        t: EventType::stored(t),
-        o: ObjectId::stored(o),
+    let item = |(minute, (kind, object)): (i64, &(&str, &str))| BatchItem {
+        fanout_id: Id::at(start() + TimeDelta::minutes(minute), [0; 8]),
+        kind: EventType::stored(kind),
+        object: ObjectId::stored(object),
     };
     (0..).zip(events).map(item).collect()
 }
@@ -344,7 +344,7 @@ proptest! {
         let expected: std::collections::HashSet<_> = kept
             .iter()
             .filter(|item| applies(&Event::from((*item).clone())).is_some())
-            .map(|item| (item.t.clone(), item.o.clone()))
+            .map(|item| (item.kind.clone(), item.object.clone()))
             .collect();
 
         let content = build_batch_content(&key, &kept, omitted, &Policies::new((0..12).map(phrased)), applies);

@@ -6,8 +6,8 @@
 //! [`reply`] interprets the server's replies.
 
 use std::io::ErrorKind;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -26,6 +26,7 @@ use super::mime::{compose, delivery_tag, mailbox, message_id};
 use super::{CheckResult, Mailer, Message, Outcome, SendPermit, SenderAddress};
 use crate::domain::Secret;
 use crate::domain::name::named_enum;
+use crate::mutex::lock;
 
 mod reply;
 
@@ -167,7 +168,7 @@ impl Smtp {
     /// which [`SmtpFailure::is_of_session`] detects.
     async fn connection(&self) -> Result<Connection, SmtpFailure> {
         let idle_connection = {
-            let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut idle = lock(&self.idle);
             idle.retain(|connection| connection.idle_since.elapsed() <= IDLE_TIMEOUT);
             idle.pop()
         };
@@ -184,7 +185,7 @@ impl Smtp {
     /// Keeps the connection for the next email.
     fn keep(&self, smtp: AsyncSmtpConnection) {
         let connection = Connection { smtp, is_used: true, idle_since: Instant::now() };
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        lock(&self.idle).push(connection);
     }
 
     /// Closes a connection and ignores the reply.
@@ -234,36 +235,32 @@ impl Smtp {
         })
     }
 
-    async fn send_one(&self, message: &Message, permit: &SendPermit) -> Outcome {
-        let email = match self.write(message) {
-            Ok(email) => email,
-            Err(reason) => return Outcome::Unsendable(reason),
-        };
+    /// Sends an email. Returns its id if the server accepted it, or else the outcome.
+    async fn send_one(&self, message: &Message, permit: &SendPermit) -> Result<String, Outcome> {
+        let email = self.write(message).map_err(Outcome::Unsendable)?;
         loop {
             if let Some(reason) = permit.cancel_reason() {
-                return Outcome::Withheld(reason);
+                return Err(Outcome::Withheld(reason));
             }
-            let Connection { mut smtp, is_used, .. } = match self.connection().await {
-                Ok(connection) => connection,
-                Err(failure) => return self.outcome(Stage::Connecting, failure),
-            };
+            let connection = self.connection().await;
+            let Connection { mut smtp, is_used, .. } =
+                connection.map_err(|failure| self.outcome(Stage::Connecting, failure))?;
             let Err((stage, failure)) = self.converse(&mut smtp, &email, permit).await else {
                 self.keep(smtp);
                 let id = message_id(&delivery_tag(&message.delivery), &self.relay.sender);
-                return Outcome::Accepted(id.trim_matches(['<', '>']).to_owned());
+                return Ok(id.trim_matches(['<', '>']).to_owned());
             };
             // A process that stops does not wait for replies to QUIT or RSET.
             let is_usable = !failure.is_fatal(stage) && permit.cancel_reason().is_none();
-            if is_used && failure.is_of_session(stage) {
-                if is_usable {
-                    self.quit(smtp).await;
+            if !is_used || !failure.is_of_session(stage) {
+                if is_usable && self.with_timeout(smtp.command(Rset)).await.is_ok() {
+                    self.keep(smtp);
                 }
-                continue;
+                return Err(self.outcome(stage, failure));
             }
-            if is_usable && self.with_timeout(smtp.command(Rset)).await.is_ok() {
-                self.keep(smtp);
+            if is_usable {
+                self.quit(smtp).await;
             }
-            return self.outcome(stage, failure);
         }
     }
 
@@ -372,7 +369,8 @@ impl Mailer for Smtp {
     ) -> Vec<Outcome> {
         let mut outcomes = Vec::with_capacity(messages.len());
         for message in messages {
-            outcomes.push(self.send_one(message, permit).await);
+            let sent = self.send_one(message, permit).await;
+            outcomes.push(sent.map_or_else(|outcome| outcome, Outcome::Accepted));
         }
         outcomes
     }

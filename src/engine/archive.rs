@@ -130,7 +130,7 @@ impl ArchiveService {
             }
             None => (None, file::copy_documents(store, day, std::io::sink()).await?),
         };
-        if sum.stacks == 0 {
+        if sum.records == 0 {
             let is_dropped = store.drop_day(day, &sum).await?;
             // If it was not empty when it was listed, another process has archived it since.
             let was_empty = is_dropped && stacks == 0;

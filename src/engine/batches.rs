@@ -5,7 +5,7 @@
 //! [`BatchService::join`], workers [`BatchService::end_due_batches`], and operators the other
 //! methods.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -17,14 +17,16 @@ use crate::domain::batch::{
 };
 use crate::domain::fanout::check_objects;
 use crate::domain::{
-    Batch, BatchPolicy, BatchState, Delivery, DeliveryId, DeliverySource, Event, EventType, Id,
-    ObjectId, User, UserId, distinct,
+    Batch, BatchPolicy, BatchState, DeliveryId, Event, EventType, Id, ObjectId, User, UserId,
+    distinct,
 };
 use crate::engine::eligibility::event_facts::EventFacts;
 use crate::engine::{Error, Progress, Result, crash};
 use crate::store::{self, AccumulatorFilter};
 use crate::wire::batch::BatchView;
 use crate::wire::run_report::EndedBatches;
+
+mod filing;
 
 pub use crate::domain::batch::EndAction;
 /// Selects batches.
@@ -78,16 +80,7 @@ impl BatchService {
             let at = self.context.clock.now();
             let (mut changed, mut joins_of_changed) = (Vec::new(), Vec::new());
             for (joins, accumulator) in remaining.into_iter().zip(accumulators) {
-                let new = || Accumulator::new(joins[0].accumulator.clone());
-                let mut accumulator = accumulator.unwrap_or_else(new);
-                let mut added = 0;
-                for join in joins {
-                    added += accumulator.join(&join.items, at, &join.policy, || ids.next(at));
-                }
-                if added > 0 {
-                    if accumulator.ended.len() > MAX_ENDED {
-                        accumulator.advance(at);
-                    }
+                if let Some(accumulator) = self.join_accumulator(joins, accumulator, at) {
                     changed.push(accumulator);
                     joins_of_changed.push(joins);
                 }
@@ -106,9 +99,30 @@ impl BatchService {
                     full.push(accumulator);
                 }
             }
-            self.file(full, at).await?;
+            self.file_ended_batches(full, at).await?;
         }
         Ok(())
+    }
+
+    /// Adds these events to an accumulator, which is new if `stored` is `None`. Returns `None` if
+    /// all of them have joined before.
+    fn join_accumulator(
+        &self,
+        joins: &[Join],
+        stored: Option<Accumulator>,
+        at: DateTime<Utc>,
+    ) -> Option<Accumulator> {
+        let new = || Accumulator::new(joins[0].accumulator.clone());
+        let mut accumulator = stored.unwrap_or_else(new);
+        let mut added = 0;
+        for join in joins {
+            let new_id = || self.context.ids.next(at);
+            added += accumulator.join(&join.items, at, &join.policy, new_id);
+        }
+        if accumulator.ended.len() > MAX_ENDED {
+            accumulator.advance(at);
+        }
+        (added > 0).then_some(accumulator)
     }
 
     /// Adds the events in one update, if all batches are open and nothing else changes. Returns
@@ -141,8 +155,8 @@ impl BatchService {
     /// Returns `None` if none is due. Several workers may do so at once.
     ///
     /// A batch ends by a compare-and-set of its accumulator. Then it is filed, and its delivery is
-    /// opened under a derived id (P2, P4). Only then does the accumulator forget it, compared by
-    /// its events. After a crash the accumulator is still due, and each step can be repeated.
+    /// opened under a derived id (P2, P4). Only then is it removed from the accumulator, compared
+    /// by its events. After a crash the accumulator is still due, and each step can be repeated.
     /// Workers share the work by leases on accumulators.
     pub async fn end_due_batches(&self) -> store::Result<Option<EndedBatches>> {
         let (store, ids) = (&self.context.store, &self.context.ids);
@@ -168,7 +182,8 @@ impl BatchService {
         let are_stored = store.put_accumulators(&due, ids.next(now)).await?;
         crash::point("after-end");
         let stored = due.into_iter().zip(are_stored).filter(|(_, is_stored)| *is_stored);
-        self.file(stored.map(|(accumulator, _)| accumulator).collect(), now).await.map(Some)
+        let stored = stored.map(|(accumulator, _)| accumulator).collect();
+        self.file_ended_batches(stored, now).await.map(Some)
     }
 
     /// Ends due batches until none is left, or until `progress` asks to stop.
@@ -180,92 +195,6 @@ impl BatchService {
             total += ended;
         }
         Ok(total)
-    }
-
-    /// Files the ended batches of accumulators that were just stored. Opens their deliveries, and
-    /// removes the batches from the accumulators, which may have changed meanwhile.
-    async fn file(
-        &self,
-        accumulators: Vec<Accumulator>,
-        now: DateTime<Utc>,
-    ) -> store::Result<EndedBatches> {
-        let store = &self.context.store;
-        let ended: Vec<Batch> =
-            accumulators.iter().flat_map(|accumulator| accumulator.ended.clone()).collect();
-        if ended.is_empty() {
-            return Ok(EndedBatches::default());
-        }
-        let are_filed = store.file_batches(&ended).await?;
-        crash::point("after-file");
-        let (mut filed, mut conflicting) = (HashSet::with_capacity(ended.len()), Vec::new());
-        for (batch, is_filed) in ended.iter().zip(are_filed) {
-            if is_filed {
-                filed.insert(batch.id);
-            } else {
-                // Ended batches never change, so only a damaged store gets here.
-                conflicting.push(batch.id);
-                tracing::error!(batch = %batch.id, "a batch is filed with other events; it stays in its accumulator");
-            }
-        }
-        let mut deliveries = Vec::new();
-        let mut filed_batches = HashMap::with_capacity(accumulators.len());
-        for mut accumulator in accumulators {
-            let mut ended = std::mem::take(&mut accumulator.ended);
-            ended.retain(|batch| filed.contains(&batch.id));
-            for batch in ended.iter().filter(|batch| batch.state == BatchState::Closing) {
-                let queue_position = accumulator.next_queue_position(now);
-                deliveries.push(self.delivery_of(batch, queue_position, now));
-            }
-            filed_batches.insert(accumulator.id, (accumulator.queue_position, ended));
-        }
-        let counts = EndedBatches {
-            ended: deliveries.len() as u64,
-            canceled: (filed.len() - deliveries.len()) as u64,
-        };
-        if !conflicting.is_empty() {
-            // The filed events are emailed, even if the worker that filed them opened no delivery.
-            let stored = store.filed(&conflicting).await?.into_iter().flatten();
-            let closing = stored.filter(|batch| batch.state == BatchState::Closing);
-            deliveries.extend(closing.map(|batch| self.delivery_of(&batch, now, now)));
-        }
-        if !deliveries.is_empty() {
-            store.open(&deliveries).await?;
-        }
-        crash::point("after-row");
-        self.forget(&filed_batches, now).await?;
-        crash::point("after-forget");
-        Ok(counts)
-    }
-
-    fn delivery_of(
-        &self,
-        batch: &Batch,
-        queue_position: DateTime<Utc>,
-        now: DateTime<Utc>,
-    ) -> Delivery {
-        let occasion = DeliverySource::Batch(batch.id, queue_position);
-        let marker = self.context.ids.next(now);
-        Delivery::new(DeliveryId::batch(batch.id), batch.user.clone(), occasion, marker, now)
-    }
-
-    /// Removes filed batches from their accumulators, and stores the queue position of the last
-    /// email of each.
-    async fn forget(
-        &self,
-        filed: &HashMap<AccumulatorId, (Option<DateTime<Utc>>, Vec<Batch>)>,
-        now: DateTime<Utc>,
-    ) -> store::Result<()> {
-        let ids: Vec<AccumulatorId> = filed.keys().cloned().collect();
-        let accumulators = self.context.store.accumulators(&ids).await?;
-        let forget = |accumulator: &mut Accumulator| {
-            let (queue_position, batches) = &filed[&accumulator.id];
-            accumulator.forget_filed(batches, now).then(|| {
-                accumulator.queue_position = accumulator.queue_position.max(*queue_position);
-                accumulator.lease = None;
-            })
-        };
-        change(&self.context, accumulators.into_iter().flatten().collect(), forget).await?;
-        Ok(())
     }
 
     /// Returns batches, newest first.
@@ -281,7 +210,7 @@ impl BatchService {
                 return Ok(Some(batch));
             }
         }
-        Ok(self.context.store.filed(&[id]).await?.pop().flatten())
+        Ok(self.context.store.filed_batches(&[id]).await?.pop().flatten())
     }
 
     /// Returns batches for display, with object titles and the outcomes of their emails.
@@ -332,7 +261,7 @@ impl BatchService {
                     None
                 }
             };
-            ended = change(&self.context, vec![accumulator], end).await?;
+            ended = change_accumulators(&self.context, vec![accumulator], end).await?;
         }
         if let Some(batch) = ended.pop() {
             return Ok(Some(batch));
@@ -341,7 +270,7 @@ impl BatchService {
             return Err(not_open(id, state));
         }
         // If it is not in its accumulator, it was filed, perhaps between two reads.
-        match self.context.store.filed(&[id]).await?.pop().flatten() {
+        match self.context.store.filed_batches(&[id]).await?.pop().flatten() {
             Some(batch) => Err(not_open(id, batch.state)),
             None => Ok(None),
         }
@@ -374,7 +303,7 @@ impl BatchService {
                 let events = accumulator.remove_events(kind, objects, now, up_to);
                 (events.removed > 0).then_some(events)
             };
-            for events in change(&self.context, accumulators, remove_events).await? {
+            for events in change_accumulators(&self.context, accumulators, remove_events).await? {
                 total.removed += events.removed;
                 total.omitted += events.omitted;
             }
@@ -391,7 +320,7 @@ fn have_same_events(a: &[Join], b: &[Join]) -> bool {
 /// Changes accumulators by compare-and-set. Those that another process has changed are read and
 /// changed again. `apply` returns `None` for an accumulator that it leaves unchanged. Returns the
 /// results for the accumulators that were changed.
-async fn change<T>(
+async fn change_accumulators<T>(
     context: &Context,
     mut accumulators: Vec<Accumulator>,
     mut apply: impl FnMut(&mut Accumulator) -> Option<T> + Send,
@@ -447,7 +376,7 @@ pub(crate) async fn quiet_hours_end_by_batch(
         users.filter(|user| user.quiet.is_some()).map(|user| (user.id.clone(), user)).collect();
     let deferral = |batch: &Batch| {
         let user = users_with_quiet_hours.get(&batch.user)?;
-        let kinds = batch.events.items.iter().map(|item| &item.t);
+        let kinds = batch.events.items.iter().map(|item| &item.kind);
         let at = batch.quiet_hours_check_time(now);
         let default_tz = context.config.digest.schedule.tz;
         let quiet_until = user.quiet_until(kinds, at, default_tz, &context.policies);

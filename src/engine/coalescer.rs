@@ -7,10 +7,11 @@
 
 use std::collections::VecDeque;
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::oneshot::{self, error::TryRecvError};
 
+use crate::mutex::lock;
 use crate::store::{Error, Result};
 
 /// The most requests in one call.
@@ -46,7 +47,7 @@ where
         F: Future<Output = Result<Vec<A>>> + Send + 'static,
     {
         let (sender, mut reply) = oneshot::channel();
-        self.waiting().push_back(WaitingCall { request: request.clone(), reply: sender });
+        lock(&self.waiting).push_back(WaitingCall { request: request.clone(), reply: sender });
         loop {
             let call_guard = tokio::select! {
                 biased;
@@ -85,7 +86,7 @@ where
                 }
             }
             Err(Error::Database { doing, cause }) => {
-                batch.extend(self.waiting().drain(..));
+                batch.extend(lock(&self.waiting).drain(..));
                 for waiting in batch {
                     let error = Error::database(doing.as_str(), cause.to_string());
                     drop(waiting.reply.send(Err(error)));
@@ -101,14 +102,10 @@ where
     /// Removes up to [`MAX_REQUESTS_PER_CALL`] requests from the queue and discards those of
     /// dropped callers.
     fn take_batch(&self) -> Vec<WaitingCall<Q, A>> {
-        let mut waiting = self.waiting();
+        let mut waiting = lock(&self.waiting);
         waiting.retain(|call| !call.reply.is_closed());
         let count = waiting.len().min(MAX_REQUESTS_PER_CALL);
         waiting.drain(..count).collect()
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, VecDeque<WaitingCall<Q, A>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

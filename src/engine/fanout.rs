@@ -18,7 +18,7 @@ use crate::config;
 use crate::context::Context;
 use crate::domain::batch::{AccumulatorId, BatchItem};
 use crate::domain::{
-    BatchPolicy, ChangeNotice, Day, Fanout, FanoutProgress, Id, Route, User, UserId,
+    BatchPolicy, ChangeNotice, Day, Fanout, FanoutProgress, Id, ObjectId, Route, User, UserId,
 };
 use crate::store::{ClaimLimit, ClaimedFanouts, PushOutcome, Result};
 use crate::wire::run_report::FannedOut;
@@ -424,6 +424,9 @@ fn named_users(fanout: &Fanout) -> &[UserId] {
 
 /// Returns the events of a fan-out, one for each object, as they join batches.
 fn batch_items(fanout: &Fanout) -> Arc<[BatchItem]> {
-    let item = |o: &_| BatchItem { i: fanout.id, t: fanout.kind.clone(), o: Clone::clone(o) };
+    let item = |object: &ObjectId| {
+        let (kind, object) = (fanout.kind.clone(), object.clone());
+        BatchItem { fanout_id: fanout.id, kind, object }
+    };
     fanout.objects.iter().map(item).collect()
 }

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use super::archive::expired_records::Cleaner;
 use super::batches::BatchService;
-use super::delivery::ThrottleState;
+use super::delivery::{Sender, ThrottleState};
 use super::digest::DigestService;
 use super::fanout::FanOutService;
 use super::{Progress, Result};
@@ -23,7 +23,7 @@ use crate::domain::coordination::DIGEST_SCAN_LEASE;
 use crate::domain::name::named_enum;
 use crate::domain::schedule::SCAN_INTERVAL;
 use crate::store::LeasesToEnd;
-use crate::wire::run_report::{DigestReport, EarlyEnd, Round};
+use crate::wire::run_report::{DigestReport, EarlyEnd, Round, Tally};
 use crate::wire::status::{DigestActivity, WorkerActivity};
 
 /// The background work, in single rounds or in loops.
@@ -51,6 +51,18 @@ named_enum! {
     }
 }
 
+/// Counts the emails of a sender when it is dropped, also while it is sending.
+struct CountedSender<'a> {
+    sender: Sender,
+    counts: &'a mut Tally,
+}
+
+impl Drop for CountedSender<'_> {
+    fn drop(&mut self) {
+        *self.counts = self.sender.ledger.tally.snapshot();
+    }
+}
+
 type OnRound<'a> = dyn Fn(WorkerPart, Result<Round>) + Send + Sync + 'a;
 
 /// Stops long work when the worker shuts down.
@@ -68,85 +80,94 @@ impl Worker {
         last_tick: &mut Option<DateTime<Utc>>,
         progress: &dyn Progress,
     ) -> Result<Round> {
-        let fanned_out = self.fan_out(TimeDelta::zero(), progress).await;
-        let mut round = self.send_emails(progress).await?;
-        if round.paused.is_none() {
-            let digest_round = self.send_digests(last_tick, progress).await?;
-            round.digests = digest_round.digests;
-            round.paused = digest_round.paused;
-        }
-        match fanned_out {
-            Ok(fan_out_round) => round.fanouts = fan_out_round.fanouts,
-            Err(error) => round.fan_out_error = Some(Arc::new(error)),
-        }
+        let mut round = Round::default();
+        self.round_into(&mut round, last_tick, progress).await?;
         Ok(round)
     }
 
-    async fn fan_out(&self, linger: TimeDelta, progress: &dyn Progress) -> Result<Round> {
-        Ok(Round {
-            fanouts: self.fanouts.drain_within(linger, progress).await?,
-            ..Round::default()
-        })
+    /// Does the same, and reports into `round`, which also has the counts so far if the round fails
+    /// or is dropped. A part that did not end counts only its emails.
+    pub async fn round_into(
+        &self,
+        round: &mut Round,
+        last_tick: &mut Option<DateTime<Utc>>,
+        progress: &dyn Progress,
+    ) -> Result<()> {
+        if let Err(error) = self.fan_out(round, TimeDelta::zero(), progress).await {
+            round.fan_out_error = Some(Arc::new(error));
+        }
+        self.send_emails(round, progress).await?;
+        if round.paused.is_none() {
+            self.send_digests(round, last_tick, progress).await?;
+        }
+        Ok(())
+    }
+
+    async fn fan_out(
+        &self,
+        round: &mut Round,
+        linger: TimeDelta,
+        progress: &dyn Progress,
+    ) -> Result<()> {
+        round.fanouts = self.fanouts.drain_within(linger, progress).await?;
+        Ok(())
     }
 
     /// Ends due batches, sends pending emails, and removes some expired records.
-    async fn send_emails(&self, progress: &dyn Progress) -> Result<Round> {
-        let batches = self.batches.drain(progress).await?;
+    async fn send_emails(&self, round: &mut Round, progress: &dyn Progress) -> Result<()> {
+        round.batches = self.batches.drain(progress).await?;
         let sender = self.digests.sender.with_new_tally();
-        let paused = match sender.drain().await? {
-            ThrottleState::Paused(pause) => Some(pause),
-            _ => None,
-        };
-        Ok(Round {
-            batches,
-            emails: sender.ledger.tally.snapshot(),
-            deleted: self.cleaner.step().await?,
-            paused,
-            ..Round::default()
-        })
+        let sending = CountedSender { sender, counts: &mut round.emails };
+        if let ThrottleState::Paused(pause) = sending.sender.drain().await? {
+            round.paused = Some(pause);
+        }
+        round.deleted = self.cleaner.step().await?;
+        Ok(())
     }
 
     /// Sends due digests, at most once per tick.
     async fn send_digests(
         &self,
+        round: &mut Round,
         last_tick: &mut Option<DateTime<Utc>>,
         progress: &dyn Progress,
-    ) -> Result<Round> {
+    ) -> Result<()> {
         // While sending is paused, there is no need to look for due digests.
         if let ThrottleState::Paused(pause) = self.digests.sender.throttle.current_state().await? {
-            return Ok(Round { paused: Some(pause), ..Round::default() });
+            round.paused = Some(pause);
+            return Ok(());
         }
-        let digests = self.tick(last_tick, progress).await?;
-        let ended = digests.as_ref().and_then(|report| report.ended.as_ref());
-        let paused = match ended {
-            Some(EarlyEnd::Paused(pause)) => Some(pause.clone()),
-            _ => None,
-        };
-        if paused.is_some() {
+        self.tick(round, last_tick, progress).await?;
+        let ended = round.digests.as_ref().and_then(|report| report.ended.as_ref());
+        if let Some(EarlyEnd::Paused(pause)) = ended {
+            round.paused = Some(pause.clone());
             // Look again for the users whose digests were not sent.
             *last_tick = None;
         }
-        Ok(Round { digests, paused, ..Round::default() })
+        Ok(())
     }
 
     /// Looks for due digests, once per tick among all workers. The lease only saves work: the
     /// ledger prevents a second email.
     async fn tick(
         &self,
+        round: &mut Round,
         last_tick: &mut Option<DateTime<Utc>>,
         progress: &dyn Progress,
-    ) -> Result<Option<DigestReport>> {
+    ) -> Result<()> {
         let now = self.context.clock.now();
         let tick = now.duration_trunc(SCAN_INTERVAL).unwrap_or(now);
         // A clock that was set back starts an earlier tick.
         if *last_tick == Some(tick) {
-            return Ok(None);
+            return Ok(());
         }
         let lease = self.context.lease_until(tick + SCAN_INTERVAL);
-        let is_leased = self.context.store.lease(DIGEST_SCAN_LEASE, &lease, now).await?;
-        let report = if is_leased { Some(self.digests.tick(progress).await?) } else { None };
+        if self.context.store.lease(DIGEST_SCAN_LEASE, &lease, now).await? {
+            let report = round.digests.insert(DigestReport::default());
+            self.digests.tick(report, progress).await?;
+        }
         *last_tick = Some(tick);
-        Ok(report)
+        Ok(())
     }
 
     /// Works until `stop` becomes true, then releases all leases. The parts run concurrently and do
@@ -172,13 +193,16 @@ impl Worker {
         let (progress, mut last_tick) = (stop.clone(), None);
         let linger = self.context.config.fanout.linger;
         while !progress.should_stop() {
-            let round = match part {
-                WorkerPart::FanningOut => self.fan_out(linger, &progress).await,
-                WorkerPart::SendingEmails => self.send_emails(&progress).await,
-                WorkerPart::Digests => self.send_digests(&mut last_tick, &progress).await,
+            let mut round = Round::default();
+            let result = match part {
+                WorkerPart::FanningOut => self.fan_out(&mut round, linger, &progress).await,
+                WorkerPart::SendingEmails => self.send_emails(&mut round, &progress).await,
+                WorkerPart::Digests => {
+                    self.send_digests(&mut round, &mut last_tick, &progress).await
+                }
             };
-            let is_busy = round.as_ref().is_ok_and(|round| !round.is_idle());
-            on_round(part, round);
+            let is_busy = result.is_ok() && !round.is_idle();
+            on_round(part, result.map(|()| round));
             if !is_busy {
                 self.rest(&mut stop).await;
             }

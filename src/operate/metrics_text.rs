@@ -4,7 +4,7 @@
 //! query continues in the background, and the scrape returns the previous values. If these are
 //! older than [`STALE`], or the last query failed, it reports the store as down.
 
-use std::sync::{self, Arc, MutexGuard, PoisonError};
+use std::sync::{self, Arc};
 use std::time::Duration;
 
 use chrono::TimeDelta;
@@ -16,6 +16,7 @@ use crate::domain::Pause;
 use crate::engine::digest::backlog::BacklogService;
 use crate::engine::{Error, Result};
 use crate::metrics::{StoreGauges, StoreState};
+use crate::mutex::lock;
 
 /// How long values from the store are reused.
 const FRESH: TimeDelta = TimeDelta::seconds(5);
@@ -72,24 +73,20 @@ impl MetricsService {
                     Ok(Err(error)) => error.to_string(),
                     Err(_) => format!("the store took more than {QUERY_TIMEOUT:?}"),
                 };
-                scrape.last().has_succeeded = false;
+                lock(&scrape.cache.last).has_succeeded = false;
                 tracing::warn!(error = failed, "metrics report the last known backlog");
             });
         }
         let is_in_time = tokio::time::timeout(SCRAPE_TIMEOUT, querying.lock()).await.is_ok();
-        let LastQuery { state, has_succeeded } = *self.last();
+        let LastQuery { state, has_succeeded } = *lock(&self.cache.last);
         let up = has_succeeded && (is_in_time || self.is_younger(STALE));
         StoreGauges { is_up: up, now: self.context.clock.now(), state }
-    }
-
-    fn last(&self) -> MutexGuard<'_, LastQuery> {
-        self.cache.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns whether the last values are younger than this. After the clock was set back, values
     /// from the future are not.
     fn is_younger(&self, age: TimeDelta) -> bool {
-        let (now, state) = (self.context.clock.now(), self.last().state);
+        let (now, state) = (self.context.clock.now(), lock(&self.cache.last).state);
         state.is_some_and(|state| (now - state.at).abs() < age)
     }
 
@@ -113,7 +110,7 @@ impl MetricsService {
             expired_events: (expired.saturating_sub(expired_blocked), expired_blocked),
             paused: pause.is_some(),
         };
-        *self.last() = LastQuery { state: Some(state), has_succeeded: true };
+        *lock(&self.cache.last) = LastQuery { state: Some(state), has_succeeded: true };
         Ok(())
     }
 }

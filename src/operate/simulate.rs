@@ -70,7 +70,8 @@ fn replay(
     let mut replays: HashMap<AccumulatorId, Replay> = HashMap::new();
     let mut emails = Emails::default();
     for (number, event) in (1..).zip(events) {
-        let item = BatchItem { i: id_of(number), t: event.kind.clone(), o: event.object.clone() };
+        let (kind, object) = (event.kind.clone(), event.object.clone());
+        let item = BatchItem { fanout_id: id_of(number), kind, object };
         let key = BatchKey::for_event(&event.kind, event.key.as_ref(), candidate.key.as_ref());
         for user in &event.users {
             let (user, key) = (user.clone(), key.clone());
@@ -113,8 +114,8 @@ impl Replay {
         emails: &mut Emails,
     ) {
         let items = std::slice::from_ref(item);
-        self.accumulator.join(items, at, policy, || item.i);
-        self.waiting.push((item.i, at));
+        self.accumulator.join(items, at, policy, || item.fanout_id);
+        self.waiting.push((item.fanout_id, at));
         self.advance(at, emails);
     }
 

@@ -19,7 +19,8 @@ use crate::engine::crash::point;
 use crate::engine::{Error, Progress, Result};
 use crate::private;
 use crate::store::{
-    DaySum, DaySumBuilder, ExportPart, ImportProgress, LeasesToEnd, RecordKind, Store, TransferMark,
+    Checksum, ChecksumBuilder, ExportPart, ImportProgress, LeasesToEnd, RecordKind, Store,
+    TransferMark,
 };
 use crate::wire::transfer::{BadRecords, FileChecksum, ImportedFile, ImportedStore, Manifest};
 
@@ -114,7 +115,7 @@ impl Transfer {
         point("export-compared");
         let sums = files.into_iter().map(|(part, sum)| FileChecksum {
             name: part.name(),
-            records: sum.stacks,
+            records: sum.records,
             sha256: sum.sha256,
         });
         let manifest =
@@ -204,7 +205,7 @@ impl Transfer {
         export: &VerifiedExport,
         progress: &dyn Progress,
     ) -> Result<ImportedStore> {
-        let records: u64 = export.files.iter().map(|(_, sum)| sum.stacks).sum();
+        let records: u64 = export.files.iter().map(|(_, sum)| sum.records).sum();
         progress.set_total(2 * records);
         let mut import = self.begin_import(&export.sha256).await?;
         point("import-marked");
@@ -286,7 +287,7 @@ impl Transfer {
     /// Writes the lines that the mark does not count yet. Returns the rejected documents.
     async fn write_records(
         &self,
-        files: &[(ExportPart, DaySum)],
+        files: &[(ExportPart, Checksum)],
         import: &mut ImportProgress,
         progress: &dyn Progress,
     ) -> Result<BadRecords> {
@@ -332,17 +333,17 @@ impl Transfer {
     /// empty one. Also returns the unreadable records.
     async fn compare(
         &self,
-        files: &[(ExportPart, DaySum)],
+        files: &[(ExportPart, Checksum)],
         progress: &dyn Progress,
     ) -> Result<(Vec<ImportedFile>, BadRecords)> {
         self.store.catch_up().await?;
         let mut expected_sums = files.to_vec();
         let parts = self.parts().await?.into_iter();
         let without_file = parts.filter(|part| files.iter().all(|(file, _)| file != part));
-        expected_sums.extend(without_file.map(|part| (part, DaySumBuilder::default().finish())));
+        expected_sums.extend(without_file.map(|part| (part, ChecksumBuilder::default().finish())));
         let (mut compared, mut bad) = (Vec::new(), BadRecords::default());
         for (part, expected) in expected_sums {
-            let mut summing = DaySumBuilder::default();
+            let mut summing = ChecksumBuilder::default();
             let mut pages = self.store.export(part);
             while let Some(page) = pages.try_next().await? {
                 page.lines.iter().for_each(|line| summing.add(line));
@@ -352,8 +353,8 @@ impl Transfer {
             let stored = summing.finish();
             compared.push(ImportedFile {
                 name: part.name(),
-                records: expected.stacks,
-                stored: stored.stacks,
+                records: expected.records,
+                stored: stored.records,
                 is_same: stored == expected,
             });
         }

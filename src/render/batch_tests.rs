@@ -38,9 +38,9 @@ pub(super) fn content_of(
     let count = events.len();
     let kept: Vec<BatchItem> = (0..count)
         .map(|n| BatchItem {
-            i: Id::at(last - TimeDelta::minutes(7 * (count - 1 - n) as i64), [0; 8]),
-            t: EventType::stored(events[n].0),
-            o: ObjectId::stored(n.to_string()),
+            fanout_id: Id::at(last - TimeDelta::minutes(7 * (count - 1 - n) as i64), [0; 8]),
+            kind: EventType::stored(events[n].0),
+            object: ObjectId::stored(n.to_string()),
         })
         .collect();
     let applies = |event: &Event| {

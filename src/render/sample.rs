@@ -168,8 +168,9 @@ impl Samples<'_> {
         }
         let draft = |(name, key, kinds, omitted): (String, BatchKey, Vec<&EventType>, u64)| {
             let item = |(n, kind): (usize, &&EventType)| {
-                let Event { kind: t, object: o, .. } = self.event((*kind).clone(), n);
-                BatchItem { i: Id::at(self.at(kinds.len() - n), [n as u8; 8]), t, o }
+                let Event { kind, object, .. } = self.event((*kind).clone(), n);
+                let fanout_id = Id::at(self.at(kinds.len() - n), [n as u8; 8]);
+                BatchItem { fanout_id, kind, object }
             };
             let items: Vec<BatchItem> = kinds.iter().enumerate().map(item).collect();
             let data = |event: &Event| Some(self.data(event, None));
@@ -187,9 +188,9 @@ impl Samples<'_> {
         self.now - TimeDelta::minutes(7 + 190 * n as i64)
     }
 
-    fn event(&self, t: EventType, n: usize) -> Event {
-        let o = ObjectId::stored((self.first + n).to_string());
-        Event { kind: t, object: o, fanout_id: None }
+    fn event(&self, kind: EventType, n: usize) -> Event {
+        let object = ObjectId::stored((self.first + n).to_string());
+        Event { kind, object, fanout_id: None }
     }
 
     /// Returns the invented object of an event, with the date `at`, and the event's details.

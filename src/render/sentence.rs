@@ -33,26 +33,27 @@ pub(super) struct SentenceView {
     /// The URL of the topic, if there is only one.
     url: Option<String>,
     /// The number of events that the sentence covers. `rest` counts the other events of the email.
-    total: u64,
+    #[serde(rename = "total")]
+    covered: u64,
     rest: u64,
 }
 
 impl SentenceView {
     /// Returns a sentence for all events if they are of one type, else for the first group that
-    /// allows one.
+    /// allows one. `email_total` is the number of events of the email.
     pub(super) fn of_all(
         formatter: &LocaleFormatter,
         sections: &[EmailSection],
-        total: u64,
+        email_total: u64,
     ) -> Option<Self> {
         if let [section] = sections
-            && let Some(sentence) = Self::of_section(formatter, section, total)
+            && let Some(sentence) = Self::of_section(formatter, section, email_total)
         {
             return Some(sentence);
         }
         let first_of = |section: &EmailSection| {
             let mut groups = section.groups.iter();
-            groups.find_map(|group| Self::of_group(formatter, section, group, total))
+            groups.find_map(|group| Self::of_group(formatter, section, group, email_total))
         };
         sections.iter().find_map(first_of)
     }
@@ -66,7 +67,7 @@ impl SentenceView {
         formatter: &LocaleFormatter,
         section: &EmailSection,
         group: &EmailGroup,
-        total: u64,
+        email_total: u64,
     ) -> Option<Self> {
         let url = match group.items.as_slice() {
             [only] if is_itself(group) && group.total == 1 => only.object.url.as_deref(),
@@ -75,13 +76,17 @@ impl SentenceView {
         Some(Self {
             about: vec![topic(group, MAX_TITLE)],
             url: url.and_then(link).map(str::to_owned),
-            ..Self::of(formatter, section, &group.authors, group.total, total)?
+            ..Self::of(formatter, section, &group.authors, group.total, email_total)?
         })
     }
 
-    fn of_section(formatter: &LocaleFormatter, section: &EmailSection, total: u64) -> Option<Self> {
+    fn of_section(
+        formatter: &LocaleFormatter,
+        section: &EmailSection,
+        email_total: u64,
+    ) -> Option<Self> {
         if section.topic_count == 1 {
-            return Self::of_group(formatter, section, section.groups.first()?, total);
+            return Self::of_group(formatter, section, section.groups.first()?, email_total);
         }
         let groups = section.groups.iter().take(shown_names(section.topic_count));
         let about: Vec<String> = groups.map(|group| topic(group, MAX_SHORT_NAME)).collect();
@@ -89,7 +94,7 @@ impl SentenceView {
         Some(Self {
             elsewhere: section.topic_count - about.len(),
             about,
-            ..Self::of(formatter, section, &section.authors, known, total)?
+            ..Self::of(formatter, section, &section.authors, known, email_total)?
         })
     }
 
@@ -99,7 +104,7 @@ impl SentenceView {
         section: &EmailSection,
         people: &Authors,
         covered: u64,
-        total: u64,
+        email_total: u64,
     ) -> Option<Self> {
         let configured = section.phrase.as_ref()?;
         let Authors::Named(people) = people else {
@@ -117,8 +122,8 @@ impl SentenceView {
             about: Vec::new(),
             elsewhere: 0,
             url: None,
-            total: covered,
-            rest: total - covered,
+            covered,
+            rest: email_total - covered,
         })
     }
 }
@@ -161,10 +166,10 @@ pub(super) fn heading(formatter: &LocaleFormatter, section: &EmailSection) -> St
 pub(super) fn section_noun(
     formatter: &LocaleFormatter,
     section: &EmailSection,
-    total: u64,
+    count: u64,
 ) -> Option<String> {
     let from_heading = || Some(format!("new {}", new_things(formatter, section)?));
-    formatter.new_events_noun(&section.kind, total).or_else(from_heading)
+    formatter.new_events_noun(&section.kind, count).or_else(from_heading)
 }
 
 /// Returns `works` for a section with the English heading `New works`.
@@ -219,9 +224,9 @@ pub(super) fn mandatory_reason(
 }
 
 /// Returns the phrase for a number of events that share no noun.
-pub(super) fn general_noun(formatter: &LocaleFormatter, total: u64) -> String {
-    let count = [("count", MessageValue::Count(total))];
-    formatter.format("things", &count, Medium::Text).unwrap_or_default()
+pub(super) fn general_noun(formatter: &LocaleFormatter, count: u64) -> String {
+    let values = [("count", MessageValue::Count(count))];
+    formatter.format("things", &values, Medium::Text).unwrap_or_default()
 }
 
 /// Returns the person with the quoted text, or with the item's own title if it has another topic.

@@ -29,39 +29,38 @@ pub enum MergePolicy {
     },
 }
 
-/// The number of documents, and the SHA-256 of their lines, each with its line end.
+/// The number of records, and the SHA-256 of their lines, each with its line end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DaySum {
-    /// Number of documents.
-    pub stacks: u64,
-    /// 64 lowercase hexadecimal digits. The sum of a day without documents is that of the empty
-    /// string.
+pub struct Checksum {
+    /// Number of records. Those of a day are its stacks.
+    pub records: u64,
+    /// 64 lowercase hexadecimal digits. Without records, the SHA-256 of the empty string.
     pub sha256: String,
 }
 
-/// A sum in progress.
+/// A checksum in progress.
 #[derive(Debug, Default)]
-pub struct DaySumBuilder {
-    stacks: u64,
+pub struct ChecksumBuilder {
+    records: u64,
     hash: Sha256,
 }
 
-impl DaySumBuilder {
-    /// Adds a document's line, given without its line end.
+impl ChecksumBuilder {
+    /// Adds a record's line, given without its line end.
     pub fn add(&mut self, line: &str) {
         self.hash.update(line.as_bytes());
         self.hash.update(b"\n");
-        self.stacks += 1;
+        self.records += 1;
     }
 
-    /// Returns the number of lines added so far.
-    pub fn stacks(&self) -> u64 {
-        self.stacks
+    /// Returns the number of records added so far.
+    pub fn records(&self) -> u64 {
+        self.records
     }
 
-    /// Returns the sum of all lines.
-    pub fn finish(self) -> DaySum {
-        DaySum { stacks: self.stacks, sha256: hex::encode(self.hash.finalize()) }
+    /// Returns the checksum of all records.
+    pub fn finish(self) -> Checksum {
+        Checksum { records: self.records, sha256: hex::encode(self.hash.finalize()) }
     }
 }
 
@@ -76,13 +75,13 @@ pub(super) fn merge(
     day: Day,
     stored: &RawDocument,
     exported: &RawDocument,
-    meeting: MergePolicy,
+    policy: MergePolicy,
 ) -> Result<Vec<RawBson>> {
     if stored == exported || to_line(stored) == to_line(exported) {
         return Ok(Vec::new());
     }
     let user = || owner_of(exported);
-    match (StackFields::read(stored), StackFields::read(exported), meeting) {
+    match (StackFields::read(stored), StackFields::read(exported), policy) {
         (Some(stored), Some(exported), MergePolicy::Append { is_expired })
             if stored.others == exported.others =>
         {

@@ -16,7 +16,7 @@ mod traits;
 mod transfer_mark;
 mod types;
 
-pub use day_lines::{DaySum, DaySumBuilder, MergePolicy, StackLine};
+pub use day_lines::{Checksum, ChecksumBuilder, MergePolicy, StackLine};
 pub use record_lines::{AnyRecord, ExportPart, RecordKind, RecordPage};
 pub use traits::{
     Batches, ChangeNotices, Days, Deliveries, Diagnostics, Directory, Feedbacks, Intercept,

@@ -139,7 +139,7 @@ impl Serialize for AnyRecord {
             Self::Accumulator(accumulator) => {
                 AccumulatorRecord::for_row(accumulator, NO_REVISION).serialize(to)
             }
-            Self::Batch(batch) => BatchRecord::filed(batch).serialize(to),
+            Self::Batch(batch) => BatchRecord::for_filed_batch(batch).serialize(to),
             Self::Delivery(delivery) => {
                 let mut record = DeliveryRecord::for_row(delivery);
                 record.lease = record.lease.filter(|_| delivery.open);

@@ -10,7 +10,7 @@ use chrono::{DateTime, Utc};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 
-use super::day_lines::{DaySum, MergePolicy, StackLine};
+use super::day_lines::{Checksum, MergePolicy, StackLine};
 use super::record_lines::{ExportPart, RecordKind, RecordPage};
 use super::types::Result;
 use super::types::*;
@@ -176,7 +176,7 @@ contract! {
         ///
         /// A concurrent write is never lost: either the day stays, or a new collection for the day
         /// holds the write. Only one caller at a time may drop a day.
-        fn drop_day(day: Day, sum: &DaySum) -> bool;
+        fn drop_day(day: Day, sum: &Checksum) -> bool;
 
         /// Repairs a day after a crash in [`Days::drop_day`]. The caller must hold the day's lease.
         fn fix_day(day: Day) -> ();
@@ -188,7 +188,7 @@ contract! {
         ///
         /// [`Error::Conflict`] names a stored document that differs, unless its entries can be
         /// appended. [`Error::Pending`] if an exported marker would cover pending events.
-        fn restore_day(day: Day, stacks: &[StackLine], meeting: MergePolicy) -> ();
+        fn restore_day(day: Day, stacks: &[StackLine], policy: MergePolicy) -> ();
 
         /// Writes records of a kind. They replace those with the same ids; this may be repeated.
         /// Durable.
@@ -413,7 +413,7 @@ contract! {
         fn settle_batches(settled: &[(Id, BatchState)], now: DateTime<Utc>) -> ();
 
         /// Returns these filed batches, in the order of the request.
-        fn filed(ids: &[Id]) -> Vec<Option<Batch>>;
+        fn filed_batches(ids: &[Id]) -> Vec<Option<Batch>> as "filed";
 
         /// Returns open and filed batches, newest first.
         fn find_batches(filter: &BatchFilter, limit: usize) -> Vec<Batch>;

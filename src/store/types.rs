@@ -245,7 +245,7 @@ pub enum AccumulatorFilter<'a> {
 pub enum RowsToLease<'a> {
     /// Rows that are neither leased nor deferred at this time, at most this number. A lease or a
     /// wait is ignored once it has expired, or if it ends later than any valid one can.
-    Unleased(DateTime<Utc>, usize),
+    Claimable(DateTime<Utc>, usize),
     /// All rows of this provider call that are `sending`, including rows that are leased. The
     /// caller must hold the lease named after the call: only then can it rebuild the whole call.
     Call(&'a str),

@@ -88,7 +88,7 @@ impl BatchView {
     ) -> Self {
         let (count, more) = (batch.events.count, batch.events.omitted_count());
         let item_view = |item: BatchItem| {
-            let at = item.i.time();
+            let at = item.fanout_id.time();
             let event = Event::from(item);
             BatchItemView { title: title(&event), kind: event.kind, object: event.object, at }
         };

@@ -9,7 +9,7 @@ use futures::TryStreamExt;
 use mongodb::Database;
 use tidings::domain::delivery::{Corrected, Reopening, Settlement};
 use tidings::domain::{Address, DeliveryState, SuppressionReason};
-use tidings::store::{CountedRecords, DaySumBuilder};
+use tidings::store::{ChecksumBuilder, CountedRecords};
 
 use crate::support::poison::database;
 use crate::support::town::only_on_mongo;
@@ -66,7 +66,7 @@ async fn every_read_is_causally_consistent(store: Fresh) {
     store.newest(9).await;
     store.days().await.unwrap();
     store.fix_day(today()).await.unwrap();
-    let nothing = DaySumBuilder::default().finish();
+    let nothing = ChecksumBuilder::default().finish();
     assert!(!store.drop_day(today(), &nothing).await.unwrap());
 
     let reads = reads(&database).await;

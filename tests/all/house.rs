@@ -10,29 +10,30 @@ use std::path::{Path, PathBuf};
 /// Each top-level module, with the modules that it may import. Imports point down.
 const LAYERS: &[(&str, &[&str])] = &[
     ("domain", &[]),
-    ("clock", &[]),
+    ("mutex", &[]),
+    ("clock", &["mutex"]),
     ("ids", &["domain"]),
     ("private", &[]),
     // From `email`, only the settings of mailers, and the table of providers with their options.
     ("config", &["domain", "email"]),
-    ("store", &["domain", "private"]),
+    ("store", &["domain", "mutex", "private"]),
     ("metrics", &["store"]),
     ("context", &["domain", "clock", "ids", "config", "store", "metrics"]),
-    ("email", &["domain", "private"]),
+    ("email", &["domain", "mutex", "private"]),
     ("render", &["domain"]),
     ("wire", &["domain", "store"]),
     (
         "engine",
         &[
-            "domain", "clock", "private", "config", "store", "context", "email", "metrics",
-            "render", "wire",
+            "domain", "mutex", "clock", "private", "config", "store", "context", "email",
+            "metrics", "render", "wire",
         ],
     ),
     (
         "operate",
         &[
-            "domain", "clock", "ids", "private", "config", "store", "context", "email", "metrics",
-            "render", "wire", "engine",
+            "domain", "mutex", "clock", "ids", "private", "config", "store", "context", "email",
+            "metrics", "render", "wire", "engine",
         ],
     ),
     (
@@ -43,13 +44,19 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     // Acts as an application, so it does not depend on the API or the command line.
-    ("demo", &["domain", "clock", "private", "config", "email", "wire", "engine", "app"]),
-    ("http", &["domain", "clock", "metrics", "render", "wire", "engine", "operate", "app", "demo"]),
+    ("demo", &["domain", "mutex", "clock", "private", "config", "email", "wire", "engine", "app"]),
+    (
+        "http",
+        &[
+            "domain", "mutex", "clock", "metrics", "render", "wire", "engine", "operate", "app",
+            "demo",
+        ],
+    ),
     (
         "cli",
         &[
-            "domain", "clock", "ids", "private", "config", "store", "email", "render", "wire",
-            "engine", "operate", "app", "demo", "http",
+            "domain", "mutex", "clock", "ids", "private", "config", "store", "email", "render",
+            "wire", "engine", "operate", "app", "demo", "http",
         ],
     ),
     ("main", &["cli"]),

@@ -46,8 +46,9 @@ fn cooling() -> BatchPolicy {
 
 /// The joins of one event, one for each user.
 fn joins(crowd: &[UserId], event: u32) -> Vec<Join> {
+    let object = ObjectId::stored(format!("o{event}"));
     let items: Arc<[BatchItem]> =
-        [BatchItem { i: id(event), t: kind("T"), o: ObjectId::stored(format!("o{event}")) }].into();
+        [BatchItem { fanout_id: id(event), kind: kind("T"), object }].into();
     let join = |person: &UserId| Join {
         accumulator: AccumulatorId { user: person.clone(), key: BatchKey::Type(kind("T")) },
         items: items.clone(),

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use tidings::clock::{Clock, SystemClock};
 use tidings::domain::{Day, Entry};
 use tidings::store::sqlite::Sqlite;
-use tidings::store::{CountedRecords, DaySumBuilder, Days, Diagnostics, Stacks};
+use tidings::store::{ChecksumBuilder, CountedRecords, Days, Diagnostics, Stacks};
 
 use crate::support::*;
 
@@ -68,7 +68,7 @@ async fn a_changed_day_is_detected_while_another_process_writes() {
     let other = rusqlite::Connection::open(&path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
 
-    let nothing = DaySumBuilder::default().finish();
+    let nothing = ChecksumBuilder::default().finish();
     let dropped = store.drop_day(today(), &nothing).await;
 
     assert_eq!(dropped.ok(), Some(false), "it waited for the lock");

@@ -25,8 +25,8 @@ const FANOUT_RETENTION: TimeDelta = TimeDelta::days(1);
 /// The number of remembered fan-outs after which older ones are forgotten. Fan-outs that were filed
 /// together are forgotten together.
 const MAX_REMEMBERED_FANOUTS: usize = 10_000;
-/// Batches that are filed within this time are remembered together.
-const MEMORY_INTERVAL: TimeDelta = TimeDelta::minutes(10);
+/// The fan-outs of batches that are filed within this time form a group.
+const GROUP_INTERVAL: TimeDelta = TimeDelta::minutes(10);
 /// The number of ended batches above which workers that add events first file them.
 pub const MAX_ENDED: usize = 200;
 /// The distance between two emails of an accumulator in the queue. It lets the emails of other
@@ -42,7 +42,7 @@ pub struct AccumulatorId {
     pub key: BatchKey,
 }
 
-/// The fan-outs of filed batches.
+/// A group of fan-outs whose batches were filed at about the same time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FiledFanouts {
     /// When the last of the batches was filed.
@@ -94,7 +94,7 @@ impl Accumulator {
         policy: &BatchPolicy,
         ids: impl FnMut() -> Id,
     ) -> u64 {
-        if self.has_joined(items[0].i) {
+        if self.has_joined(items[0].fanout_id) {
             return 0;
         }
         let joined = self.open.as_mut().and_then(|open| open.join(items, at, policy));
@@ -128,7 +128,7 @@ impl Accumulator {
     /// remembers.
     pub fn has_joined(&self, fanout: Id) -> bool {
         self.open.iter().chain(&self.ended).any(|batch| batch.has_joined(fanout))
-            || self.filed_fanouts.iter().any(|memory| memory.joined.binary_search(&fanout).is_ok())
+            || self.filed_fanouts.iter().any(|group| group.joined.binary_search(&fanout).is_ok())
     }
 
     /// Moves the batch in `open` to `ended` if its state is no longer `Open`. Cancels closing
@@ -161,7 +161,7 @@ impl Accumulator {
         }
         match &self.open {
             Some(open) => Some(open.closes_at),
-            None => self.filed_fanouts.last().map(|memory| memory.at + FANOUT_RETENTION),
+            None => self.filed_fanouts.last().map(|group| group.at + FANOUT_RETENTION),
         }
     }
 
@@ -186,38 +186,38 @@ impl Accumulator {
             open.begin_closing(now);
         }
         self.collect_ended(now);
-        self.filed_fanouts.retain(|memory| now < memory.at + FANOUT_RETENTION);
+        self.filed_fanouts.retain(|group| now < group.at + FANOUT_RETENTION);
         before != (self.ended.len(), self.filed_fanouts.len())
     }
 
     /// Drops filed batches and remembers their fan-outs. An ended batch with the same id but other
     /// events stays. Returns whether anything changed.
-    pub fn forget_filed(&mut self, filed: &[Batch], now: DateTime<Utc>) -> bool {
+    pub fn remove_filed(&mut self, filed: &[Batch], now: DateTime<Utc>) -> bool {
         let is_filed = |batch: &mut Batch| filed.iter().any(|other| other.has_same_events(batch));
         let dropped: Vec<Batch> = self.ended.extract_if(.., is_filed).collect();
         if dropped.is_empty() {
             return false;
         }
-        self.remember(dropped.into_iter().flat_map(|batch| batch.joined).collect(), now);
+        self.remember_fanouts(dropped.into_iter().flat_map(|batch| batch.joined).collect(), now);
         true
     }
 
-    fn remember(&mut self, mut fanouts: Vec<Id>, now: DateTime<Utc>) {
-        // Batches filed shortly before join this memory and expire with it.
+    fn remember_fanouts(&mut self, mut fanouts: Vec<Id>, now: DateTime<Utc>) {
+        // The fan-outs of batches filed shortly before join this group and expire with it.
         let is_recent = |last: &mut FiledFanouts| {
-            now - last.at < MEMORY_INTERVAL && last.joined.len() < MAX_REMEMBERED_FANOUTS
+            now - last.at < GROUP_INTERVAL && last.joined.len() < MAX_REMEMBERED_FANOUTS
         };
         if let Some(last) = self.filed_fanouts.pop_if(is_recent) {
             fanouts.extend(last.joined);
         }
         self.filed_fanouts.push(FiledFanouts { at: now, joined: distinct(fanouts) });
         let mut room = MAX_REMEMBERED_FANOUTS;
-        let kept_memories = self.filed_fanouts.iter().rev().take_while(|memory| {
+        let kept_groups = self.filed_fanouts.iter().rev().take_while(|group| {
             let is_kept = room > 0;
-            room = room.saturating_sub(memory.joined.len());
+            room = room.saturating_sub(group.joined.len());
             is_kept
         });
-        let dropped = self.filed_fanouts.len() - kept_memories.count();
+        let dropped = self.filed_fanouts.len() - kept_groups.count();
         self.filed_fanouts.drain(..dropped);
     }
 
@@ -277,7 +277,7 @@ impl Batch {
         }
         let kept = &self.events.items;
         // If an object is kept twice, the events that are only counted may repeat it too.
-        let objects: HashSet<_> = kept.iter().map(|item| (&item.t, &item.o)).collect();
+        let objects: HashSet<_> = kept.iter().map(|item| (&item.kind, &item.object)).collect();
         objects.len() == kept.len() && kept.iter().all(may_be_included)
     }
 
@@ -290,8 +290,9 @@ impl Batch {
         let mut items: Vec<BatchItem> = stacks
             .flat_map(|stack| stack.events())
             .filter_map(|(_, event)| {
-                let i = event.fanout_id.filter(|i| own_fanouts.contains(i))?;
-                Some(BatchItem { i, t: event.kind.clone(), o: event.object.clone() })
+                let fanout_id = event.fanout_id.filter(|id| own_fanouts.contains(id))?;
+                let (kind, object) = (event.kind.clone(), event.object.clone());
+                Some(BatchItem { fanout_id, kind, object })
             })
             .filter(|item| !removed.contains(item))
             .collect();
@@ -335,9 +336,9 @@ impl BatchAppend {
     /// Creates an addition of events with the same policy; `None` if joining always does more than
     /// append.
     pub fn new(items: Vec<BatchItem>, at: DateTime<Utc>, policy: &BatchPolicy) -> Option<Self> {
-        let fanouts = distinct(items.iter().map(|item| item.i));
+        let fanouts = distinct(items.iter().map(|item| item.fanout_id));
         // A fan-out joins once. An append cannot detect one whose events are not adjacent.
-        if items.chunk_by(|a, b| a.i == b.i).count() != fanouts.len() {
+        if items.chunk_by(|a, b| a.fanout_id == b.fanout_id).count() != fanouts.len() {
             return None;
         }
         // Quiet hours override the time that the policy gives.

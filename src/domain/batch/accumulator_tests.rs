@@ -16,7 +16,8 @@ fn id(n: u32) -> Id {
 }
 
 fn item(fanout: u32, object: &str) -> BatchItem {
-    BatchItem { i: id(fanout), t: EventType::stored("T"), o: ObjectId::stored(object) }
+    let (kind, object) = (EventType::stored("T"), ObjectId::stored(object));
+    BatchItem { fanout_id: id(fanout), kind, object }
 }
 
 fn accumulator() -> Accumulator {
@@ -44,7 +45,7 @@ fn each_fan_out_of_an_immediate_route_is_its_own_batch() {
     let (mut accumulator, mut ids) = (accumulator(), ids());
 
     let items = [item(1, "a"), item(1, "b"), item(2, "a")];
-    let of_fanouts = items.chunk_by(|a, b| a.i == b.i);
+    let of_fanouts = items.chunk_by(|a, b| a.fanout_id == b.fanout_id);
     let added: u64 =
         of_fanouts.map(|items| accumulator.join(items, at(0), &policy(0), &mut ids)).sum();
 
@@ -59,7 +60,7 @@ fn an_event_of_a_filed_batch_does_not_join_the_next_one() {
     accumulator.join(&[item(1, "a")], at(0), &policy(300), &mut ids);
     assert!(accumulator.advance(at(300)));
     let filed = accumulator.ended[0].clone();
-    assert!(accumulator.forget_filed(&[filed], at(301)));
+    assert!(accumulator.remove_filed(&[filed], at(301)));
 
     assert_eq!(accumulator.join(&[item(1, "a")], at(302), &policy(300), &mut ids), 0);
     assert_eq!(
@@ -79,7 +80,7 @@ fn a_batch_that_was_filed_with_other_events_stays() {
     accumulator.join(&[item(2, "b")], at(30), &policy(60), &mut ids);
     assert!(older.advance(at(60)) && accumulator.advance(at(60)));
 
-    assert!(!accumulator.forget_filed(&older.ended, at(61)));
+    assert!(!accumulator.remove_filed(&older.ended, at(61)));
 
     assert_eq!(accumulator.ended[0].joined, [id(1), id(2)]);
 }
@@ -234,7 +235,7 @@ fn the_oldest_remembered_ids_are_dropped_first() {
             )
         };
         accumulator.ended.push(batch.clone());
-        accumulator.forget_filed(&[batch], at(0));
+        accumulator.remove_filed(&[batch], at(0));
     }
 
     let known = |n: u32| accumulator.has_joined(id(n));
@@ -305,7 +306,7 @@ proptest! {
                 }
                 Step::File => {
                     let ended = accumulator.ended.clone();
-                    accumulator.forget_filed(&ended, at(now));
+                    accumulator.remove_filed(&ended, at(now));
                     filed.extend(ended);
                 }
                 Step::Withdraw(object) => {

@@ -25,7 +25,8 @@ pub(super) fn minutes(minutes: i64) -> TimeDelta {
 }
 
 pub(super) fn comment(fanout: u32, object: &str) -> BatchItem {
-    BatchItem { i: fanout_id(fanout), t: EventType::stored("Comment"), o: ObjectId::stored(object) }
+    let (kind, object) = (EventType::stored("Comment"), ObjectId::stored(object));
+    BatchItem { fanout_id: fanout_id(fanout), kind, object }
 }
 
 fn fanout_id(fanout: u32) -> Id {
@@ -44,7 +45,7 @@ pub(super) fn opened(items: &[BatchItem], at: DateTime<Utc>, policy: &BatchPolic
 }
 
 pub(super) fn objects(contents: &BatchEvents) -> Vec<&str> {
-    contents.items.iter().map(|item| item.o.as_str()).collect()
+    contents.items.iter().map(|item| item.object.as_str()).collect()
 }
 
 #[test]
@@ -72,7 +73,7 @@ fn an_event_that_arrives_while_a_batch_closes_joins_the_next_one() {
     let refused = batch.join(&[comment(2, "b")], at(61), &policy);
 
     assert_eq!((refused, &batch), (None, &before));
-    assert!(batch.has_joined(comment(1, "a").i) && !batch.has_joined(comment(2, "b").i));
+    assert!(batch.has_joined(fanout_id(1)) && !batch.has_joined(fanout_id(2)));
 }
 
 #[test]

@@ -4,12 +4,13 @@
 //! records: the shortest retention is longer than a window and a digest period. Deliveries with an
 //! unknown outcome stay. Start with [`Cleaner::step`].
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::context::Context;
 use crate::engine::Result;
+use crate::mutex::lock;
 use crate::store::ExpiringRecords;
 use crate::wire::run_report::DeletedRecords;
 
@@ -38,8 +39,7 @@ impl Cleaner {
     /// Removes some expired records, unless the cleaner rests.
     pub async fn step(&self) -> Result<DeletedRecords> {
         let now = self.context.clock.now();
-        let rest_until = *self.rest_until.lock().unwrap_or_else(PoisonError::into_inner);
-        if rest_until.is_some_and(|until| now < until) {
+        if lock(&self.rest_until).is_some_and(|until| now < until) {
             return Ok(DeletedRecords::default());
         }
         let config = &self.context.config;
@@ -60,8 +60,7 @@ impl Cleaner {
         let most_records =
             forgotten.deliveries.max(forgotten.batches).max(inboxes).max(retractions);
         let has_more = most_records >= RECORDS_PER_STEP as u64 || events >= EVENTS_PER_STEP as u64;
-        *self.rest_until.lock().unwrap_or_else(PoisonError::into_inner) =
-            (!has_more).then(|| now + REST);
+        *lock(&self.rest_until) = (!has_more).then(|| now + REST);
         Ok(forgotten)
     }
 }

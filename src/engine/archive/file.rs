@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::Day;
 use crate::engine::{Error, Progress, Result};
 use crate::private;
-use crate::store::{self, DaySum, DaySumBuilder, Days, MergePolicy, StackLine};
+use crate::store::{self, Checksum, ChecksumBuilder, Days, MergePolicy, StackLine};
 
 /// The contents of an export.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,8 +41,8 @@ fn is_first(part: &u32) -> bool {
 }
 
 impl ExportSummary {
-    fn matches(&self, day: Day, sum: &DaySum) -> bool {
-        self.day == day && self.stacks == sum.stacks && self.sha256 == sum.sha256
+    fn matches(&self, day: Day, sum: &Checksum) -> bool {
+        self.day == day && self.stacks == sum.records && self.sha256 == sum.sha256
     }
 }
 
@@ -88,9 +88,9 @@ pub(super) async fn copy_documents(
     days: &dyn Days,
     day: Day,
     mut out: impl Write,
-) -> Result<DaySum> {
+) -> Result<Checksum> {
     let failed = |cause| Error::file(format!("exporting {day}"), cause);
-    let mut summing = DaySumBuilder::default();
+    let mut summing = ChecksumBuilder::default();
     let mut chunks = days.export_day(day);
     while let Some(chunk) = chunks.next().await {
         for line in chunk? {
@@ -131,7 +131,7 @@ pub(super) struct ExportDraft {
     partial: Partial,
     folder: PathBuf,
     pub target: PathBuf,
-    pub sum: DaySum,
+    pub sum: Checksum,
     /// Whether an earlier export with the same content has the final name.
     exists: bool,
 }
@@ -154,7 +154,7 @@ impl ExportDraft {
         out.include_checksum(true).map_err(failed)?;
         let sum = copy_documents(days, day, &mut out).await?;
         let (part, exists) = find_part(folder, day, &sum);
-        let tidings = ExportSummary { day, part, stacks: sum.stacks, sha256: sum.sha256.clone() };
+        let tidings = ExportSummary { day, part, stacks: sum.records, sha256: sum.sha256.clone() };
         let trailer = serde_json::to_string(&Trailer { tidings }).unwrap_or_default();
         writeln!(out, "{trailer}").map_err(failed)?;
         out.finish().and_then(|file| file.sync_all()).map_err(failed)?;
@@ -193,7 +193,7 @@ impl ExportDraft {
 }
 
 /// Returns the part with this content, or the first free one, and whether it exists.
-fn find_part(folder: &Path, day: Day, sum: &DaySum) -> (u32, bool) {
+fn find_part(folder: &Path, day: Day, sum: &Checksum) -> (u32, bool) {
     let mut part = 1;
     loop {
         let target = path(folder, day, part);
@@ -209,11 +209,11 @@ fn find_part(folder: &Path, day: Day, sum: &DaySum) -> (u32, bool) {
 
 /// Reads a whole export and checks that it is complete and undamaged.
 pub(super) fn verify(file: &Path) -> Result<ExportSummary> {
-    let (mut summing, mut last) = (DaySumBuilder::default(), None::<String>);
+    let (mut summing, mut last) = (ChecksumBuilder::default(), None::<String>);
     for line in read_lines(file)? {
         let line = line.map_err(|error| {
-            let stacks = summing.stacks();
-            let why = format!("is damaged after {stacks} documents: {error}");
+            let records = summing.records();
+            let why = format!("is damaged after {records} documents: {error}");
             Error::damaged(file, why)
         })?;
         if let Some(document) = last.replace(line) {
@@ -249,8 +249,8 @@ pub(super) async fn restore(
     let damaged = |error: io::Error| Error::file(format!("reading {}", file.display()), error);
     for chunk in chunk_lines(read_lines(file)?.take(summary.stacks as usize)) {
         let chunk = chunk.map_err(damaged)?;
-        let meeting = MergePolicy::Append { is_expired };
-        let errors = restore_lines(days, summary.day, &chunk, meeting).await?;
+        let policy = MergePolicy::Append { is_expired };
+        let errors = restore_lines(days, summary.day, &chunk, policy).await?;
         first_error = first_error.or(errors.into_iter().next());
         progress.advance(chunk.len() as u64);
     }
@@ -282,15 +282,15 @@ pub(crate) async fn restore_lines(
     days: &dyn Days,
     day: Day,
     lines: &[StackLine],
-    meeting: MergePolicy,
+    policy: MergePolicy,
 ) -> store::Result<Vec<store::Error>> {
-    match days.restore_day(day, lines, meeting).await {
+    match days.restore_day(day, lines, policy).await {
         Err(error) if !error.is_outage() => {}
         restored => return restored.map(|()| Vec::new()),
     }
     let mut errors = Vec::new();
     for line in lines {
-        match days.restore_day(day, std::slice::from_ref(line), meeting).await {
+        match days.restore_day(day, std::slice::from_ref(line), policy).await {
             Err(error) if !error.is_outage() => errors.push(error),
             restored => restored?,
         }

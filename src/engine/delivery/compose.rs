@@ -430,7 +430,7 @@ impl Compose {
         let user_ids: Vec<UserId> = rows.iter().map(|row| row.user.clone()).collect();
         let users = self.context.store.users(&user_ids).await?;
         let batch_ids: Vec<Id> = rows.iter().filter_map(|row| row.source.batch()).collect();
-        let batches = self.context.store.filed(&batch_ids).await?.into_iter().flatten();
+        let batches = self.context.store.filed_batches(&batch_ids).await?.into_iter().flatten();
         let keys: HashMap<Id, BatchKey> = batches.map(|batch| (batch.id, batch.key)).collect();
         let brand = |(row, user): (&Delivery, Option<User>)| {
             let key = row.source.batch().and_then(|batch| keys.get(&batch));

@@ -6,7 +6,7 @@
 //! with [`Ledger::conclude`]. [`RunTally`] counts the outcomes of a run.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -23,6 +23,7 @@ use crate::domain::{
     DeliverySource, DeliveryState, Id, UserId, UserStacks,
 };
 use crate::engine::{Result, crash};
+use crate::mutex::lock;
 use crate::store::{NewMarker, RowsToLease};
 use crate::wire::run_report::Tally;
 
@@ -230,7 +231,7 @@ impl Ledger {
         let store = &self.context.store;
         let flushed: Vec<_> = settled.iter().filter(|batch| batch.state.needs_markers()).collect();
         let ids: Vec<Id> = flushed.iter().map(|batch| batch.id).collect();
-        let batches = store.filed(&ids).await?;
+        let batches = store.filed_batches(&ids).await?;
         let large = batches.iter().flatten().filter(|batch| is_large(batch));
         let large: Vec<Batch> = large.cloned().collect();
         let stacks = stacks_of(&**store, &large).await?;
@@ -297,13 +298,9 @@ impl RunDeliveries {
 }
 
 impl RunTally {
-    fn lock(&self) -> MutexGuard<'_, RunDeliveries> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the counts so far, with unsettled deliveries as deferred.
     pub fn snapshot(&self) -> Tally {
-        let run = self.lock();
+        let run = lock(&self.0);
         let mut tally = Tally { deferred: run.waiting.len() as u64, ..run.tally.clone() };
         for reason in run.waiting.values().flatten() {
             tally.add_reason(reason, 1);
@@ -313,17 +310,17 @@ impl RunTally {
 
     /// Returns the number of deliveries that the run has started to process.
     pub fn started_count(&self) -> u64 {
-        self.lock().started
+        lock(&self.0).started
     }
 
     /// Returns the number of settled deliveries.
     pub fn settled(&self) -> u64 {
-        self.lock().tally.settled()
+        lock(&self.0).tally.settled()
     }
 
     /// Returns the unsettled deliveries.
     pub(super) fn waiting(&self) -> Vec<DeliveryId> {
-        self.lock().waiting.keys().cloned().collect()
+        lock(&self.0).waiting.keys().cloned().collect()
     }
 
     /// Records that the run processes these rows, perhaps again.
@@ -331,7 +328,7 @@ impl RunTally {
     /// A row that another process has settled counts only if the run was waiting for it. Returns
     /// the number of unsettled rows that are new to the run.
     pub fn record_started(&self, rows: &[Delivery]) -> u64 {
-        let mut run = self.lock();
+        let mut run = lock(&self.0);
         let started_before = run.started;
         for row in rows {
             let DeliveryOutcome { items, reason, .. } = &row.outcome;
@@ -346,12 +343,12 @@ impl RunTally {
 
     /// Counts documents that were skipped or could not take a marker.
     pub fn count_bad_stacks(&self, bad: impl IntoIterator<Item = DefectiveStack>) {
-        self.lock().tally.bad_stacks.add(bad);
+        lock(&self.0).tally.bad_stacks.add(bad);
     }
 
     /// Counts the outcomes that this run has written.
     fn record_settlements<'a>(&self, ends: impl Iterator<Item = &'a Settlement>) {
-        let mut run = self.lock();
+        let mut run = lock(&self.0);
         for end in ends {
             run.settle(&end.id, end.state, end.items, end.reason.as_deref());
         }
@@ -359,7 +356,7 @@ impl RunTally {
 
     /// Records why deliveries of this run wait.
     fn record_deferrals(&self, deferrals: &[Deferral]) {
-        let mut run = self.lock();
+        let mut run = lock(&self.0);
         for deferral in deferrals {
             if let Some(reason) = run.waiting.get_mut(&deferral.id) {
                 reason.clone_from(&deferral.reason);

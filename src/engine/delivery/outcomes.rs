@@ -33,21 +33,26 @@ pub(super) enum Attempt {
     Repeated,
 }
 
-/// The consequences of a call, or of other changes of rows. After they were written to the ledger,
-/// they contain only what was applied.
+/// The consequences of a call, or of other changes, for rows. After they were written to the
+/// ledger, they contain only what was applied.
 #[derive(Debug, Default)]
 pub(super) struct Decisions {
     pub settlements: Vec<Settlement>,
     pub deferrals: Vec<Deferral>,
     /// Indices of the emails to send alone, because the call was rejected as a whole.
     pub to_send_alone: Vec<usize>,
+    /// The number of failures that do not count toward `delivery.stop_share`: undeliverable
+    /// addresses, and deliveries that had failed before, which the ledger adds.
+    pub excused: u64,
+}
+
+/// The consequences of a call beyond its rows.
+#[derive(Debug, Default)]
+pub(super) struct CallEffects {
     /// The addresses to suppress, because the provider permanently rejects them.
     pub suppressions: Vec<Suppression>,
     /// Why no other email will be accepted until an operator acts.
     pub pause_reason: Option<String>,
-    /// The number of failures that do not count toward `delivery.stop_share`: undeliverable
-    /// addresses, and deliveries that had failed before, which the ledger adds.
-    pub excused: u64,
     /// What the call means for the limits of the account; `None` if the provider did not see it.
     pub summary: Option<CallSummary>,
 }
@@ -101,9 +106,10 @@ impl RetryPolicy {
         attempt: Attempt,
         provider: &str,
         now: DateTime<Utc>,
-    ) -> Decisions {
-        let mut decisions =
-            Decisions { summary: self.summarize(&outcomes), ..Decisions::default() };
+    ) -> (Decisions, CallEffects) {
+        let mut decisions = Decisions::default();
+        let mut effects =
+            CallEffects { summary: self.summarize(&outcomes), ..CallEffects::default() };
         // A missing outcome is an unknown one.
         let unanswered =
             std::iter::repeat_with(|| Outcome::Unknown("the mailer did not answer for it".into()));
@@ -135,7 +141,7 @@ impl RetryPolicy {
                 (Outcome::Undeliverable(reason), _) => {
                     let to = &email.message.to;
                     let suppression = Suppression::new(to, SuppressionReason::HardBounce, now, provider);
-                    decisions.suppressions.push(suppression.with_detail(Some(&reason)));
+                    effects.suppressions.push(suppression.with_detail(Some(&reason)));
                     decisions.excused += u64::from(row.attempts.reopened == 0);
                     decisions.settle(row, not_accepted, items, &reason);
                 }
@@ -161,7 +167,7 @@ impl RetryPolicy {
                 }
                 (Outcome::Stop(reason), _) => {
                     decisions.defer(row, unsent, now, &reason);
-                    decisions.pause_reason = Some(reason);
+                    effects.pause_reason = Some(reason);
                 }
                 (Outcome::Unknown(reason), _)
                 // The earlier call may have contained it.
@@ -173,7 +179,7 @@ impl RetryPolicy {
                 ) => self.resolve_later(email, &reason, None, now, &mut decisions),
             }
         }
-        decisions
+        (decisions, effects)
     }
 
     /// Returns what the outcomes of a call mean for the calls after it.

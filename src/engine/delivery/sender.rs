@@ -115,7 +115,7 @@ impl Sender {
                 return Ok(state);
             }
             let (now, limit) = (self.context.clock.now(), self.throttle.settings().chunk);
-            let rows = self.ledger.claim(&RowsToLease::Unleased(now, limit), now).await?;
+            let rows = self.ledger.claim(&RowsToLease::Claimable(now, limit), now).await?;
             if rows.is_empty() {
                 return Ok(state);
             }

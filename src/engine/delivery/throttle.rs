@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -22,6 +22,7 @@ use crate::domain::delivery::Settlement;
 use crate::domain::{BrandName, DeliveryState, Pause, SendSettings, Share};
 use crate::email::{Mailer, SendPermit, SendPermitState};
 use crate::engine::Result;
+use crate::mutex::lock;
 use crate::store::NoteFilter;
 use crate::wire::run_report::EarlyEnd;
 
@@ -183,7 +184,7 @@ impl ProviderAccount {
 
     /// Returns the limits known so far.
     pub(super) fn state(&self) -> MutexGuard<'_, AccountState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Sets the shutdown signal. Only the first call has an effect.
@@ -202,7 +203,7 @@ impl AccountState {
     ///
     /// There is a wait if the provider named one, or gave no answer in
     /// [`UNANSWERED_CALLS_TO_WAIT`] calls. Then it doubles with each further call.
-    pub(super) fn record_call(
+    fn record_call(
         &mut self,
         call: &CallSummary,
         retry_after: TimeDelta,
@@ -333,6 +334,13 @@ impl Throttle {
             }
         };
         change_note(&*self.context.store, &self.name_of(WAIT), longest).await
+    }
+
+    /// Records a call that the provider saw. If the call requires a wait, closes the throttle.
+    pub(super) async fn record_call(&self, call: &CallSummary, now: DateTime<Utc>) -> Result<()> {
+        let wait = self.account.state().record_call(call, self.settings().retry_after, now);
+        let Some(wait) = wait else { return Ok(()) };
+        self.close_until(now + wait).await
     }
 
     /// Counts outcomes, without `excused` failures. Pauses sending after too many failures.

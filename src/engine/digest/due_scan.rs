@@ -27,8 +27,9 @@ const SLACK: TimeDelta = SCAN_INTERVAL;
 const LONGEST_PERIOD: TimeDelta = TimeDelta::days(8);
 
 impl DigestService {
-    /// Sends the digests that became due since the last complete tick.
-    pub async fn tick(&self, progress: &dyn Progress) -> Result<DigestReport> {
+    /// Sends the digests that became due since the last complete tick. `report` also has the counts
+    /// so far if the tick fails or is dropped.
+    pub async fn tick(&self, report: &mut DigestReport, progress: &dyn Progress) -> Result<()> {
         let now = self.context.clock.now();
         let full_scan = self.context.config.digest.full_scan;
         let common = DigestDefaults {
@@ -52,9 +53,8 @@ impl DigestService {
         };
         let is_full_scan = users.is_none();
         let request = DigestRequest { at: Some(now), users, ..DigestRequest::default() };
-        let mut report = DigestReport::default();
-        let skipped_open = Run::new(self, &request, &mut report, None, progress).scan().await?;
-        if is_complete(&report) && !progress.should_stop() {
+        let skipped_open = Run::new(self, &request, report, None, progress).scan().await?;
+        if is_complete(report) && !progress.should_stop() {
             let (last_full_scan, due) = match &ticks {
                 // Too many users are due to read those within [`SLACK`] again.
                 Some(_) if is_full_scan => (now, complete_until),
@@ -77,7 +77,7 @@ impl DigestService {
             // If the note has changed, another process has completed a tick at the same time.
             store.swap_note(DigestScanProgress::NOTE, note.as_deref(), Some(&text)).await?;
         }
-        Ok(report)
+        Ok(())
     }
 
     /// Returns the users who become due in this interval, or whose failed digest is retried. They

@@ -5,11 +5,12 @@
 //! together. The first never waits, nor do small audiences. Waiting fan-outs are leased; if their
 //! process dies, they can be claimed when the leases expire.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::domain::Fanout;
+use crate::mutex::lock;
 
 /// The large audiences that a process delays.
 #[derive(Debug, Default)]
@@ -41,7 +42,7 @@ impl WaitingFanouts {
         max: usize,
         now: DateTime<Utc>,
     ) -> Option<Vec<Fanout>> {
-        let mut state = self.lock();
+        let mut state = lock(&self.0);
         state.waiting.retain(|(_, lease_end)| now < *lease_end);
         let count = state.waiting.len() + arrivals;
         if count == 0 {
@@ -61,11 +62,7 @@ impl WaitingFanouts {
 
     /// Adds fan-outs to the waiting ones. They are leased until `lease_end`.
     pub(super) fn delay(&self, arrived: impl Iterator<Item = Fanout>, lease_end: DateTime<Utc>) {
-        self.lock().waiting.extend(arrived.map(|fanout| (fanout, lease_end)));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, WaitState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).waiting.extend(arrived.map(|fanout| (fanout, lease_end)));
     }
 }
 

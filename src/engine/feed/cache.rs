@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -25,6 +25,7 @@ use crate::domain::{
     ChangeNotice, Day, DaySet, Details, Entry, Event, EventType, Id, Inbox, Mutes, NoticeKey,
     Object, ObjectId, ObjectKey, RecordStart, UserId, UserStacks, distinct,
 };
+use crate::mutex::lock;
 use crate::store::ChangeNotices;
 
 /// The number of version counters. The lower half is for users. The upper half is for objects, so
@@ -99,7 +100,7 @@ struct SubscriberEntry {
 
 impl Drop for SubscriberEntry {
     fn drop(&mut self) {
-        let mut subscribers = self.cache.subscribers();
+        let mut subscribers = lock(&self.cache.subscribers);
         let changes = subscribers.get(&self.key);
         if changes.is_some_and(|changes| changes.receiver_count() == 0) {
             subscribers.remove(&self.key);
@@ -206,11 +207,11 @@ impl FeedCache {
                 self.invalidate_all();
                 // Every subscription starts with `All`. No notice is missed from here on.
                 self.is_connected.store(true, Ordering::Release);
-                self.subscribers().values().for_each(|changes| changes.send_replace(()));
+                lock(&self.subscribers).values().for_each(|changes| changes.send_replace(()));
             }
             ChangeNotice::Users(keys) => {
                 keys.iter().copied().map(user_counter).for_each(increment);
-                let subscribers = self.subscribers();
+                let subscribers = lock(&self.subscribers);
                 let changed = keys.iter().filter_map(|key| subscribers.get(key));
                 changed.for_each(|changes| changes.send_replace(()));
             }
@@ -388,13 +389,9 @@ impl FeedCache {
     /// Subscribes to changes of this user's feed.
     pub fn subscribe(self: &Arc<Self>, user: &UserId) -> FeedSubscription {
         let key = NoticeKey::from_name(user.as_str());
-        let changes = self.subscribers().entry(key).or_default().subscribe();
+        let changes = lock(&self.subscribers).entry(key).or_default().subscribe();
         let cache = Arc::clone(self);
         FeedSubscription { changes, _entry: SubscriberEntry { cache, key } }
-    }
-
-    fn subscribers(&self) -> MutexGuard<'_, HashMap<NoticeKey, watch::Sender<()>>> {
-        self.subscribers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

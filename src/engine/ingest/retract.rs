@@ -33,7 +33,8 @@ impl ObjectService {
             unknown.add_unknown(event, &catalog, &self.context.policies);
         }
         let at = self.context.ids.next(self.context.clock.now());
-        let retraction = |o: &ObjectId| Retraction { t: kind.clone(), o: o.clone(), at };
+        let retraction =
+            |object: &ObjectId| Retraction { kind: kind.clone(), object: object.clone(), at };
         let retractions: Vec<Retraction> = objects.iter().map(retraction).collect();
         let keys: Vec<_> = events.iter().map(|event| catalog.object_key(event)).collect();
         let notice = ChangeNotice::objects(keys.iter().map(|key| key.as_str()));

@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use actix_web::http::{Method, header};
@@ -24,6 +24,7 @@ use super::route::routes;
 use crate::app::App;
 use crate::domain::{NoticeKey, UserId};
 use crate::engine::feed::cache::FeedSubscription;
+use crate::mutex::lock;
 use crate::wire::to_json;
 
 routes! {ROUTES under "/v1":
@@ -68,10 +69,6 @@ impl Streams {
             stop,
         }
     }
-
-    fn end_signals(&self) -> MutexGuard<'_, EndSignals> {
-        self.end_signals.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// The slot of one stream.
@@ -92,7 +89,7 @@ impl StreamSlot {
         };
         let end_signal = Arc::new(Notify::new());
         {
-            let mut end_signals = streams.end_signals();
+            let mut end_signals = lock(&streams.end_signals);
             let signals = end_signals.entry(user.clone()).or_default();
             signals.push_back(Arc::clone(&end_signal));
             // Most extra streams belong to closed pages: a server notices a closed page late.
@@ -108,7 +105,7 @@ impl StreamSlot {
 
 impl Drop for StreamSlot {
     fn drop(&mut self) {
-        let mut end_signals = self.streams.end_signals();
+        let mut end_signals = lock(&self.streams.end_signals);
         if let Some(signals) = end_signals.get_mut(&self.user) {
             signals.retain(|signal| !Arc::ptr_eq(signal, &self.end_signal));
             if signals.is_empty() {

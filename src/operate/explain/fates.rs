@@ -282,7 +282,9 @@ impl UserFacts<'_> {
 
 /// Returns whether a batch's item is this event.
 fn is_event(item: &batch::BatchItem, event: &Event) -> bool {
-    Some(item.i) == event.fanout_id && item.t == event.kind && item.o == event.object
+    Some(item.fanout_id) == event.fanout_id
+        && item.kind == event.kind
+        && item.object == event.object
 }
 
 /// Describes a delivery: its state, why it waits or failed, and its next attempt.

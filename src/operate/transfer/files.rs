@@ -8,7 +8,7 @@ use crate::domain::Day;
 use crate::engine::archive::{read_lines, restore_lines};
 use crate::engine::{Error, Result};
 use crate::store::{
-    self, AnyRecord, DaySum, DaySumBuilder, ExportPart, MergePolicy, RecordKind, Store,
+    self, AnyRecord, Checksum, ChecksumBuilder, ExportPart, MergePolicy, RecordKind, Store,
 };
 use crate::wire::transfer::{BadRecords, FileChecksum, Manifest};
 
@@ -74,10 +74,10 @@ impl ExportPart {
     }
 
     /// Reads a file. Returns its sum, and the sum of its records as a store returns them.
-    pub(super) fn read(self, path: &Path) -> Result<(DaySum, DaySum)> {
-        let (mut sum, mut expected) = (DaySumBuilder::default(), DaySumBuilder::default());
+    pub(super) fn read(self, path: &Path) -> Result<(Checksum, Checksum)> {
+        let (mut sum, mut expected) = (ChecksumBuilder::default(), ChecksumBuilder::default());
         for line in read_lines(path)? {
-            let number = sum.stacks() + 1;
+            let number = sum.records() + 1;
             let damaged = |why: String| Error::damaged(path, format!("line {number}: {why}"));
             let line = line.map_err(|why| damaged(why.to_string()))?;
             sum.add(&line);
@@ -105,7 +105,7 @@ pub struct VerifiedExport {
     /// The SHA-256 of the manifest.
     pub(super) sha256: String,
     /// The files, each with the sum that the store will have.
-    pub(super) files: Vec<(ExportPart, DaySum)>,
+    pub(super) files: Vec<(ExportPart, Checksum)>,
     /// The records that the export lacks.
     pub(super) unreadable: BadRecords,
 }
@@ -127,7 +127,7 @@ impl VerifiedExport {
             return Err(Error::damaged(&path, why));
         }
         let files = manifest.files.iter().map(|file| verify(folder, file));
-        let mut sum = DaySumBuilder::default();
+        let mut sum = ChecksumBuilder::default();
         sum.add(&text);
         Ok(Self {
             sha256: sum.finish().sha256,
@@ -138,14 +138,14 @@ impl VerifiedExport {
 }
 
 /// Checks a file, and returns the sum that the store will have.
-fn verify(folder: &Path, file: &FileChecksum) -> Result<(ExportPart, DaySum)> {
+fn verify(folder: &Path, file: &FileChecksum) -> Result<(ExportPart, Checksum)> {
     let Some(part) = ExportPart::from_name(&file.name) else {
         let why = "is of a kind that tidings does not know";
         return Err(Error::damaged(&folder.join(&file.name), why));
     };
     let path = part.path(folder);
     let (sum, expected) = part.read(&path)?;
-    if (sum.stacks, &sum.sha256) == (file.records, &file.sha256) {
+    if (sum.records, &sum.sha256) == (file.records, &file.sha256) {
         return Ok((part, expected));
     }
     let why = "does not match its count and checksum in manifest.json; nothing was imported";

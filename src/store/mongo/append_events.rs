@@ -6,8 +6,8 @@
 //! their missing entries.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bson::raw::{CStr, CString, RawArrayBuf, cstr};
 use bson::{Bson, RawBson, RawDocumentBuf, doc, rawdoc};
@@ -17,6 +17,7 @@ use super::bulk::{BulkOutcome, CommandKind, MAX_STATEMENTS, MAX_WEIGHT, defect};
 use super::grouped_updates::{RECORDS_PER_STATEMENT, id_condition};
 use super::reads::{decode, run_concurrently};
 use crate::domain::{Day, Defect, Entry, Event, Id, StackId};
+use crate::mutex::lock;
 use crate::store::entry::{StackDocument, event_document, object_id};
 use crate::store::{PushOutcome, PushRequest, Result};
 
@@ -189,14 +190,10 @@ impl<'a> Push<'a> {
     fn rejected_users(&self, mut outcome: BulkOutcome) -> Result<Vec<usize>> {
         outcome.rejected.retain(|rejected| {
             let defect = defect(&rejected.failure);
-            self.defects().extend(defect.map(|defect| (rejected.item, defect)));
+            lock(&self.defects).extend(defect.map(|defect| (rejected.item, defect)));
             defect.is_none()
         });
         Ok(outcome.duplicates()?.into_iter().map(|rejected| rejected.item).collect())
-    }
-
-    fn defects(&self) -> MutexGuard<'_, BTreeMap<usize, Defect>> {
-        self.defects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads each of these stacks and adds its missing entries while there is room, until none is
@@ -218,11 +215,11 @@ impl<'a> Push<'a> {
             users = additions.keys().copied().collect();
             // A duplicate means that the stack grew since it was read. The next round sees that.
             self.upsert(users.clone(), |user| &additions[&user]).await?;
-            let defects = self.defects();
+            let defects = lock(&self.defects);
             users.retain(|user| !defects.contains_key(user));
         }
         let bad: Vec<(usize, Defect)> =
-            self.defects().iter().map(|(user, defect)| (*user, *defect)).collect();
+            lock(&self.defects).iter().map(|(user, defect)| (*user, *defect)).collect();
         capped.extend(bad.iter().map(|(user, _)| (*user, (0..self.events(*user).len()).collect())));
         capped.sort_unstable();
         Ok(PushOutcome { capped, defects: bad })
@@ -241,7 +238,7 @@ impl<'a> Push<'a> {
             Some(_) => (Vec::new(), Some(Defect::Unreadable)),
         };
         if let Some(defect @ (Defect::NoList | Defect::Unreadable)) = defect {
-            self.defects().insert(user, defect);
+            lock(&self.defects).insert(user, defect);
             return Ok((user, Plan::default()));
         }
         Ok((user, Plan::new(self.events(user), &entries, self.cap)))

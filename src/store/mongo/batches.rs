@@ -42,8 +42,8 @@ impl Batches for Mongo {
         let mut written: HashSet<&AccumulatorId> =
             replaced.map(|(accumulator, _)| &accumulator.id).collect();
         let delete = |accumulator: &&Accumulator| {
-            let stamp = accumulator.revision.map_or(Bson::Null, oid);
-            delete_one(doc! {"_id": accumulator_id(&accumulator.id), "stamp": stamp})
+            let revision = accumulator.revision.map_or(Bson::Null, oid);
+            delete_one(doc! {"_id": accumulator_id(&accumulator.id), "stamp": revision})
         };
         let deletes = empty.iter().map(delete);
         self.write(CommandKind::Delete, ACCUMULATORS, deletes).await?.complete()?;
@@ -136,12 +136,12 @@ impl Batches for Mongo {
     }
 
     async fn file_batches(&self, batches: &[Batch]) -> Result<Vec<bool>> {
-        let records = batches.iter().map(BatchRecord::filed);
+        let records = batches.iter().map(BatchRecord::for_filed_batch);
         let inserted = self.write(CommandKind::Insert, BATCHES, records).await?;
         let duplicates = inserted.duplicates()?;
         let mut is_filed = vec![true; batches.len()];
         let ids: Vec<Id> = duplicates.iter().map(|one| batches[one.item].id).collect();
-        for (duplicate, stored) in duplicates.iter().zip(self.filed(&ids).await?) {
+        for (duplicate, stored) in duplicates.iter().zip(self.filed_batches(&ids).await?) {
             let batch = &batches[duplicate.item];
             is_filed[duplicate.item] = stored.is_some_and(|stored| stored.has_same_events(batch));
         }
@@ -158,7 +158,7 @@ impl Batches for Mongo {
         self.write(CommandKind::Update, BATCHES, statements).await?.complete().map(drop)
     }
 
-    async fn filed(&self, ids: &[Id]) -> Result<Vec<Option<Batch>>> {
+    async fn filed_batches(&self, ids: &[Id]) -> Result<Vec<Option<Batch>>> {
         let batches = self.find_by_id(BATCHES, oids(ids)).records::<BatchRecord>().await?;
         Ok(in_order_of(ids, batches, |batch| &batch.id))
     }
@@ -243,8 +243,8 @@ pub(super) fn accumulator_id(id: &AccumulatorId) -> Document {
     doc! {"u": id.user.as_str(), "k": id.key.to_string()}
 }
 
-/// Returns a filter with the conditions of `Addition::fits`. None of its fan-outs may have joined.
-/// Of several similar additions, no accumulator may have a fan-out of any.
+/// Returns a filter with the conditions of [`BatchAppend::applies_to`]. None of its fan-outs may
+/// have joined. Of several similar additions, no accumulator may have a fan-out of any.
 fn fits_condition(additions: &[&BatchAppend]) -> Document {
     let addition = additions[0];
     let fanouts: Vec<Bson> = additions.iter().flat_map(|one| oids(&one.fanouts)).collect();
@@ -295,8 +295,9 @@ fn is_similar(one: &BatchAppend, other: &BatchAppend) -> bool {
 }
 
 fn item_values(addition: &BatchAppend) -> Vec<Bson> {
-    let value =
-        |item: &BatchItem| doc! {"t": item.t.as_str(), "o": item.o.as_str(), "i": oid(item.i)};
+    let value = |item: &BatchItem| {
+        doc! {"t": item.kind.as_str(), "o": item.object.as_str(), "i": oid(item.fanout_id)}
+    };
     addition.items.iter().map(value).map(Bson::from).collect()
 }
 

@@ -20,7 +20,7 @@ use crate::domain::Day;
 use crate::domain::day::COLLECTION_PREFIX;
 use crate::store::day_lines::{merge, owner_of};
 use crate::store::{
-    DaySum, DaySumBuilder, Days, Error, ExpiringRecords, ExportPart, MergePolicy, RecordKind,
+    Checksum, ChecksumBuilder, Days, Error, ExpiringRecords, ExportPart, MergePolicy, RecordKind,
     RecordPage, Result, extjson,
 };
 
@@ -63,7 +63,7 @@ impl Days for Mongo {
         Ok(())
     }
 
-    async fn drop_day(&self, day: Day, sum: &DaySum) -> Result<bool> {
+    async fn drop_day(&self, day: Day, sum: &Checksum) -> Result<bool> {
         let name = day.collection_name();
         let renamed = format!("{DROP_PREFIX}{name}_{}", ObjectId::new());
         self.known_days().remove(&day);
@@ -71,9 +71,9 @@ impl Days for Mongo {
         if self.rename(&name, &renamed).await? == Err(NAMESPACE_NOT_FOUND)
             && self.collection_names(&format!("^{renamed}$")).await?.is_empty()
         {
-            return Ok(sum.stacks == 0);
+            return Ok(sum.records == 0);
         }
-        let mut summing = DaySumBuilder::default();
+        let mut summing = ChecksumBuilder::default();
         let mut chunks = self.all_documents(renamed.clone());
         while let Some(chunk) = chunks.try_next().await? {
             lines(&chunk).for_each(|line| summing.add(&line));
@@ -104,7 +104,7 @@ impl Days for Mongo {
         self.import_lines(kind, lines).await
     }
 
-    async fn restore_day(&self, day: Day, stacks: &[String], meeting: MergePolicy) -> Result<()> {
+    async fn restore_day(&self, day: Day, stacks: &[String], policy: MergePolicy) -> Result<()> {
         let unreadable = |error| Error::corrupt(format!("a line of {day}"), error);
         let mut documents: Vec<RawDocumentBuf> = Vec::with_capacity(stacks.len());
         for line in stacks {
@@ -114,7 +114,7 @@ impl Days for Mongo {
         }
         self.create_day(day).await?;
         let stored = self.insert_into(day, &documents).await?;
-        let merge = |index: usize| self.merge_stored(day, &documents[index], meeting);
+        let merge = |index: usize| self.merge_stored(day, &documents[index], policy);
         run_concurrently(MAX_MERGES_IN_FLIGHT, stored, merge, drop).await
     }
 
@@ -160,7 +160,7 @@ impl Mongo {
         &self,
         day: Day,
         document: &RawDocumentBuf,
-        meeting: MergePolicy,
+        policy: MergePolicy,
     ) -> Result<()> {
         let (name, id) = (day.collection_name(), id_of(document));
         // Other writers may append meanwhile, but rarely to an old day.
@@ -175,7 +175,7 @@ impl Mongo {
                 }
                 continue;
             };
-            let new = merge(day, stored, document, meeting)?;
+            let new = merge(day, stored, document, policy)?;
             if new.is_empty() {
                 return Ok(());
             }

@@ -47,7 +47,7 @@ impl Deliveries for Mongo {
 
     async fn claim(&self, lease: &Lease, which: &RowsToLease<'_>) -> Result<Vec<Delivery>> {
         let (rows, limit) = match *which {
-            RowsToLease::Unleased(now, limit) => {
+            RowsToLease::Claimable(now, limit) => {
                 // In an open row, `lease.until` is the end of its lease or of its deferral. After
                 // that, the row can be claimed. No closed row has one.
                 let expired = doc! {"lease.until": {"$lte": date(now)}};
@@ -113,8 +113,8 @@ impl Deliveries for Mongo {
         let outcome = self.write(CommandKind::Update, DELIVERIES, statements).await?;
         let is_complete = outcome.n == corrections.len() as u64;
         let busy = outcome.duplicates()?;
-        // A worker that claims a corrected row replaces the stamp, so it is only read if an update
-        // matched nothing. An attempt whose reply was lost may have corrected such a row.
+        // A worker that claims a corrected row replaces the revision. So the revision is only read
+        // if an update matched nothing. An attempt whose reply was lost may have corrected the row.
         let done = if is_complete && busy.is_empty() {
             vec![true; ids.len()]
         } else {

@@ -34,7 +34,7 @@ pub(super) struct Change {
 
 impl Mongo {
     /// Changes each record that matches its condition. Returns which were changed, in the order of
-    /// the items. Each change has to set `stamp` to the given revision.
+    /// the items. Each change has to set the given revision, in the field `stamp`.
     pub(super) async fn change_each<T: Sync>(
         &self,
         collection: &str,

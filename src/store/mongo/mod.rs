@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bson::{Bson, Document, Timestamp, doc};
@@ -19,6 +19,7 @@ use super::entry::object_id;
 use super::{Error, Result};
 use crate::domain::object::ModelMapping;
 use crate::domain::{Day, Id, Lease, ModelName};
+use crate::mutex::lock;
 
 mod app_models;
 mod append_events;
@@ -195,16 +196,16 @@ impl Mongo {
     }
 
     fn raise_min_cluster_time(&self, to: Timestamp) {
-        let mut time = self.0.min_cluster_time.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut time = lock(&self.0.min_cluster_time);
         *time = (*time).max(Some(to));
     }
 
     fn min_cluster_time(&self) -> Option<Timestamp> {
-        *self.0.min_cluster_time.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.0.min_cluster_time)
     }
 
     fn known_days(&self) -> MutexGuard<'_, HashMap<Day, MostlyNew>> {
-        self.0.days.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.days)
     }
 }
 

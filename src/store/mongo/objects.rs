@@ -62,9 +62,9 @@ impl Objects for Mongo {
     }
 
     async fn retract(&self, retractions: &[Retraction], notice: &ChangeNotice) -> Result<()> {
-        let statement = |Retraction { t, o, at }: &Retraction| {
+        let statement = |Retraction { kind, object, at }: &Retraction| {
             let latest = doc! {"$max": {"at": oid(*at)}};
-            Update::upsert(doc! {"_id": retraction_id(t, o)}, latest)
+            Update::upsert(doc! {"_id": retraction_id(kind, object)}, latest)
         };
         self.upsert(RETRACTIONS, retractions.iter().map(statement)).await?;
         self.notify(notice.clone()).await;
@@ -132,24 +132,24 @@ pub(super) fn read_object(raw: &RawDocument) -> Result<Object> {
 }
 
 /// Returns the `_id` of a retraction. Types and object ids contain no NUL.
-fn retraction_id(t: &EventType, o: &ObjectId) -> String {
-    format!("{t}\0{o}")
+fn retraction_id(kind: &EventType, object: &ObjectId) -> String {
+    format!("{kind}\0{object}")
 }
 
 pub(super) fn read_retraction(raw: &RawDocument) -> Result<Retraction> {
     let corrupt = |why| Error::corrupt(format!("retraction {}", format_id(raw)), why);
     let at = raw.get_object_id("at").map_err(|error| corrupt(error.to_string()))?;
     let names = raw.get_str("_id").ok().and_then(|id| id.split_once('\0'));
-    let (t, o) = names.ok_or_else(|| corrupt("it names no object".to_owned()))?;
+    let (kind, object) = names.ok_or_else(|| corrupt("it names no object".to_owned()))?;
     Ok(Retraction {
-        t: EventType::stored(t),
-        o: ObjectId::stored(o),
+        kind: EventType::stored(kind),
+        object: ObjectId::stored(object),
         at: Id::from_bytes(at.bytes()),
     })
 }
 
-pub(super) fn encode_retraction(Retraction { t, o, at }: &Retraction) -> RawDocumentBuf {
-    rawdoc! {"_id": retraction_id(t, o), "at": object_id(*at)}
+pub(super) fn encode_retraction(Retraction { kind, object, at }: &Retraction) -> RawDocumentBuf {
+    rawdoc! {"_id": retraction_id(kind, object), "at": object_id(*at)}
 }
 
 #[cfg(test)]

@@ -237,9 +237,9 @@ fn while_unchanged(name: &str, document: &RawDocumentBuf) -> Option<Document> {
         // Receipts and notices have no revision, but few fields, and none is an array.
         return Document::try_from(document).ok();
     }
-    let stamp =
+    let revision =
         document.get("stamp").ok()?.map(Bson::try_from).transpose().ok()?.unwrap_or(Bson::Null);
-    Some(doc! {"_id": id_of(document)?, "stamp": stamp})
+    Some(doc! {"_id": id_of(document)?, "stamp": revision})
 }
 
 /// The time limit for building an index: a collection of millions takes minutes.

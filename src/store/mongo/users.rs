@@ -203,9 +203,9 @@ fn read_inbox(raw: &RawDocument) -> Option<Inbox> {
     };
     tracing::warn!(%error, "an inbox cannot be read, so all items count as new");
     let document = decode(raw)?;
-    let stamp = document.get_object_id("stamp").ok();
+    let revision = document.get_object_id("stamp").ok();
     Some(Inbox {
-        revision: stamp.map(|stamp| Id::from_bytes(stamp.bytes())),
+        revision: revision.map(|revision| Id::from_bytes(revision.bytes())),
         ..Inbox::empty(UserId::stored(document.get_str("_id").ok()?))
     })
 }

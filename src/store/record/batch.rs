@@ -15,12 +15,14 @@ use crate::domain::{Batch, BatchKey, BatchState, Id};
 
 record! {
     /// An event that a batch keeps.
-    ItemRecord of BatchItem { i: StoredId, t: CompactString, o: CompactString; }
+    ItemRecord of BatchItem {
+        fanout_id = "i": StoredId, kind = "t": CompactString, object = "o": CompactString;
+    }
 }
 
 record! {
     /// The fan-outs of a filed batch, and when it was filed.
-    MemoryRecord of FiledFanouts { at: Time, joined: StoredIds; }
+    FiledFanoutsRecord of FiledFanouts { at: Time, joined: StoredIds; }
 }
 
 /// The events of a batch in JSON of older versions.
@@ -46,7 +48,7 @@ record! {
     }
     write(batch) {
         // Only filed batches have these three fields.
-        filed = "_id": StoredId = None,
+        document_id = "_id": StoredId = None,
         user: CompactString = None,
         key: Text<BatchKey> = None,
         id: StoredId = Some(StoredId(batch.id)),
@@ -63,7 +65,7 @@ record! {
         taken: Vec<ItemRecord> = unless_empty(&batch.removed),
     }
     read(record) {
-        id: require("id", record.id.or(record.filed))?.0,
+        id: require("id", record.id.or(record.document_id))?.0,
         user: require("user", record.user)?.into_value()?,
         key: require("key", record.key)?.0,
         state: require("state", record.state)?,
@@ -91,9 +93,9 @@ record! {
 
 impl BatchRecord {
     /// Returns the record as a document with an `_id` of its own.
-    pub(in crate::store) fn filed(batch: &Batch) -> Self {
+    pub(in crate::store) fn for_filed_batch(batch: &Batch) -> Self {
         Self {
-            filed: Some(StoredId(batch.id)),
+            document_id: Some(StoredId(batch.id)),
             user: Some(StoredForm::from_value(&batch.user)),
             key: Some(StoredForm::from_value(&batch.key)),
             id: None,
@@ -130,12 +132,13 @@ record! {
     }
     write(accumulator) {
         id = "_id": AccumulatorIdRecord = None,
-        stamp: StoredId = None,
+        revision = "stamp": StoredId = None,
         due: Time = accumulator.next_due().map(Time),
         lease: LeaseRecord = StoredForm::from_value(&accumulator.lease),
         open: BatchRecord = StoredForm::from_value(&accumulator.open),
         ended: Vec<BatchRecord> = unless_empty(&accumulator.ended),
-        memories: Vec<MemoryRecord> = unless_empty(&accumulator.filed_fanouts),
+        filed_fanouts = "memories": Vec<FiledFanoutsRecord> =
+            unless_empty(&accumulator.filed_fanouts),
     }
     read(record) {
         open: {
@@ -147,9 +150,9 @@ record! {
             let ended = record.ended.unwrap_or_default().into_iter();
             in_field("ended", ended.map(|batch| batch.into_batch_of(id)).collect::<Result<_, _>>())?
         },
-        filed_fanouts: record.memories.unwrap_or_default().into_value()?,
+        filed_fanouts: record.filed_fanouts.unwrap_or_default().into_value()?,
         lease: in_field("lease", record.lease.into_value())?,
-        revision: record.stamp.into_value()?,
+        revision: record.revision.into_value()?,
         id: require("_id", record.id)?.into_value()?,
     }
 }
@@ -165,16 +168,16 @@ impl AccumulatorRecord {
         let record = Self::from_value(accumulator);
         // A free accumulator gets an expired lease, so one index range finds all free ones.
         let lease = record.lease.or(Some(LeaseRecord::until(DateTime::UNIX_EPOCH)));
-        Self { stamp: Some(StoredId(revision)), lease, ..record }
+        Self { revision: Some(StoredId(revision)), lease, ..record }
     }
 
     /// Returns the record for columns, with this revision.
     pub(in crate::store) fn for_row(accumulator: &Accumulator, revision: Id) -> Self {
         Self {
             id: Some(StoredForm::from_value(&accumulator.id)),
-            stamp: Some(StoredId(revision)),
+            revision: Some(StoredId(revision)),
             ended: Some(StoredForm::from_value(&accumulator.ended)),
-            memories: Some(StoredForm::from_value(&accumulator.filed_fanouts)),
+            filed_fanouts: Some(StoredForm::from_value(&accumulator.filed_fanouts)),
             ..Self::from_value(accumulator)
         }
     }

@@ -17,7 +17,8 @@ fn oid(byte: u8) -> bson::oid::ObjectId {
 
 fn batch(led: Vec<Id>) -> Batch {
     let at = |millis| DateTime::from_timestamp_millis(millis).unwrap();
-    let item = BatchItem { i: id(1), t: EventType::stored("T"), o: ObjectId::stored("$o.1") };
+    let (kind, object) = (EventType::stored("T"), ObjectId::stored("$o.1"));
+    let item = BatchItem { fanout_id: id(1), kind, object };
     Batch {
         id: id(9),
         user: UserId::stored("$ne"),
@@ -43,9 +44,9 @@ fn two_batches() -> [Batch; 2] {
 #[test]
 fn a_batch_round_trips() {
     for batch in two_batches() {
-        let document = write_bson("testing", &BatchRecord::filed(&batch)).unwrap();
+        let document = write_bson("testing", &BatchRecord::for_filed_batch(&batch)).unwrap();
         assert_eq!(read_bson::<BatchRecord>(&document).unwrap(), batch);
-        let json = serde_json::to_value(BatchRecord::filed(&batch)).unwrap();
+        let json = serde_json::to_value(BatchRecord::for_filed_batch(&batch)).unwrap();
         let record: BatchRecord = serde_json::from_value(json).unwrap();
         assert_eq!(record.value().unwrap(), batch);
     }
@@ -91,7 +92,7 @@ fn an_accumulator_round_trips() {
 #[test]
 fn a_batch_of_an_older_version_is_not_deferred() {
     for batch in two_batches() {
-        let document = write_bson("testing", &BatchRecord::filed(&batch)).unwrap();
+        let document = write_bson("testing", &BatchRecord::for_filed_batch(&batch)).unwrap();
         let mut document = Document::try_from(document).unwrap();
         document.remove("deferred");
         let raw = RawDocumentBuf::try_from(&document).unwrap();
@@ -104,7 +105,7 @@ fn a_batch_of_an_older_version_is_not_deferred() {
 fn the_stored_form_of_a_batch_is_unchanged() {
     let [_, batch] = two_batches();
     let date = bson::DateTime::from_millis;
-    let document = write_bson("testing", &BatchRecord::filed(&batch)).unwrap();
+    let document = write_bson("testing", &BatchRecord::for_filed_batch(&batch)).unwrap();
     let document = Document::try_from(document).unwrap();
     let expected = doc! {
         "_id": oid(9), "user": "$ne", "key": "type:T", "state": "closing", "opened": date(1), "last": date(2),
@@ -207,7 +208,7 @@ fn lists_of_older_versions_are_readable() {
 #[test]
 fn truncated_and_malformed_ids_are_rejected() {
     for (joined, why) in [("5353a4001c74b0d6d99ef4", "cut off"), ("no digits!", "Invalid")] {
-        let read = serde_json::from_value::<MemoryRecord>(json!([0, joined]));
+        let read = serde_json::from_value::<FiledFanoutsRecord>(json!([0, joined]));
         let error = read.err().unwrap().to_string();
         assert!(error.contains(why), "{error}");
     }
@@ -231,7 +232,7 @@ fn an_unreadable_field_is_reported_with_its_accumulator() {
 #[test]
 fn a_lead_that_an_older_version_did_not_email_is_emailed_with_the_rest() {
     let [batch, _] = two_batches();
-    let mut json = serde_json::to_value(BatchRecord::filed(&batch)).unwrap();
+    let mut json = serde_json::to_value(BatchRecord::for_filed_batch(&batch)).unwrap();
     let lead = json!({"i": id(2).to_string(), "t": "T", "o": "b"});
     for (items, item_count) in [(json!([lead]), 2), (json!(null), 1)] {
         json["lead"] = json!({"count": 2, "items": items, "joined": id(2).to_string()});

@@ -19,6 +19,13 @@ use crate::domain::Address;
 /// the expression that computes it from the value. `read` lists fields of the value, each with the
 /// expression that computes it from the record. Both may be omitted. The fields of a `part` are
 /// optional and stored beside the others, under the name after `as`.
+///
+/// `MarkRecord of Mark { user = "u": CompactString; note: String }` expands to:
+///
+/// ```text
+/// struct MarkRecord { #[serde(rename = "u")] user: CompactString, note: Option<String> }
+/// impl StoredForm<Mark> for MarkRecord { fn from_value(&Mark) -> Self …; fn into_value(self) … }
+/// ```
 macro_rules! record {
     (
         $(#[$doc:meta])* $name:ident of $value:ident $(as $what:literal)? {

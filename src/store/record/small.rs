@@ -33,7 +33,9 @@ record! {
 
 record! {
     /// See [`Retraction`]. On MongoDB, `_id` holds `t` and `o`.
-    RetractionRecord of Retraction as "retraction" { t: CompactString, o: CompactString, at: StoredId; }
+    RetractionRecord of Retraction as "retraction" {
+        kind = "t": CompactString, object = "o": CompactString, at: StoredId;
+    }
 }
 
 /// Declares records that are their own values.

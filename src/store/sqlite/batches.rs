@@ -95,10 +95,10 @@ impl Batches for Sqlite {
 
     async fn file_batches(&self, batches: &[Batch]) -> Result<Vec<bool>> {
         self.change_each(batches, |transaction, batch| {
-            if BATCHES.insert_new(transaction, &BatchRecord::filed(batch))? {
+            if BATCHES.insert_new(transaction, &BatchRecord::for_filed_batch(batch))? {
                 return Ok(true);
             }
-            let stored = find_filed(transaction, batch.id)?;
+            let stored = find_filed_batch(transaction, batch.id)?;
             Ok(stored.is_some_and(|stored| stored.has_same_events(batch)))
         })
         .await
@@ -114,8 +114,8 @@ impl Batches for Sqlite {
         .map(drop)
     }
 
-    async fn filed(&self, ids: &[Id]) -> Result<Vec<Option<Batch>>> {
-        self.read_each(ids, |transaction, id| find_filed(transaction, *id)).await
+    async fn filed_batches(&self, ids: &[Id]) -> Result<Vec<Option<Batch>>> {
+        self.read_each(ids, |transaction, id| find_filed_batch(transaction, *id)).await
     }
 
     async fn find_batches(&self, filter: &BatchFilter, limit: usize) -> Result<Vec<Batch>> {
@@ -173,12 +173,12 @@ pub(super) fn replace_accumulator(
     for item in accumulator.open.iter().flat_map(|open| &open.events.items) {
         let sql = "INSERT OR IGNORE INTO accumulator_objects (type, object, user, key)
                    VALUES (?1, ?2, ?3, ?4)";
-        transaction.run(sql, (item.t.as_str(), item.o.as_str(), &user, &key))?;
+        transaction.run(sql, (item.kind.as_str(), item.object.as_str(), &user, &key))?;
     }
     Ok(())
 }
 
-fn find_filed(transaction: &Transaction<'_>, id: Id) -> Result<Option<Batch>> {
+fn find_filed_batch(transaction: &Transaction<'_>, id: Id) -> Result<Option<Batch>> {
     BATCHES.find_one::<BatchRecord>(transaction, "id = ?1", [id.to_string()])
 }
 

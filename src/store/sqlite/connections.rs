@@ -6,7 +6,7 @@
 //! Therefore a caller that is no longer polled does not block others.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
@@ -15,6 +15,7 @@ use tokio::task::{JoinError, JoinSet};
 
 use super::rows::is_busy;
 use super::schema;
+use crate::mutex::lock;
 use crate::private;
 use crate::store::{Error, Result, Schema};
 
@@ -95,11 +96,10 @@ impl Sqlite {
         let (idle_readers, path) = (self.idle_readers.clone(), self.path.clone());
         run_with_guard(self.read_permits.clone().acquire_owned(), move |permit| {
             let _permit = permit.expect("the semaphore is never closed");
-            let idle_readers = || idle_readers.lock().unwrap_or_else(PoisonError::into_inner);
-            let idle = idle_readers().pop();
+            let idle = lock(&idle_readers).pop();
             let mut reader = idle.map_or_else(|| open_reader(&path), Ok)?;
             let result = work(&reader.transaction()?)?;
-            idle_readers().push(reader);
+            lock(&idle_readers).push(reader);
             Ok(result)
         })
         .await

@@ -20,7 +20,7 @@ use crate::domain::{Day, DaySet, Id, IdForm, UserId};
 use crate::store::day_lines::merge;
 use crate::store::extjson::CanonicalJson;
 use crate::store::{
-    DaySum, DaySumBuilder, Days, Error, ExpiringRecords, ExportPart, MergePolicy, RecordKind,
+    Checksum, ChecksumBuilder, Days, Error, ExpiringRecords, ExportPart, MergePolicy, RecordKind,
     RecordPage, Result, StackLine, extjson,
 };
 
@@ -30,7 +30,7 @@ impl Days for Sqlite {
         self.read(list_days).await
     }
 
-    async fn drop_day(&self, day: Day, sum: &DaySum) -> Result<bool> {
+    async fn drop_day(&self, day: Day, sum: &Checksum) -> Result<bool> {
         loop {
             // This takes as long as reading the whole day, but does not block writers.
             let (stored_sum, stored_fingerprint) = self
@@ -72,19 +72,14 @@ impl Days for Sqlite {
         stream::try_unfold(Vec::new(), next).boxed()
     }
 
-    async fn restore_day(
-        &self,
-        day: Day,
-        stacks: &[StackLine],
-        meeting: MergePolicy,
-    ) -> Result<()> {
+    async fn restore_day(&self, day: Day, stacks: &[StackLine], policy: MergePolicy) -> Result<()> {
         if stacks.is_empty() {
             return Ok(());
         }
         let stacks = stacks.to_vec();
         self.write(move |transaction| {
             create_day(transaction, day)?;
-            stacks.iter().try_for_each(|line| restore_stack(transaction, day, line, meeting))
+            stacks.iter().try_for_each(|line| restore_stack(transaction, day, line, policy))
         })
         .await
     }
@@ -125,8 +120,8 @@ fn fingerprint(transaction: &Transaction<'_>, day: Day) -> Result<[i64; 3]> {
 }
 
 /// Computes the checksum of a day's documents.
-fn checksum(transaction: &Transaction<'_>, day: Day) -> Result<DaySum> {
-    let (mut summing, mut after) = (DaySumBuilder::default(), Vec::new());
+fn checksum(transaction: &Transaction<'_>, day: Day) -> Result<Checksum> {
+    let (mut summing, mut after) = (ChecksumBuilder::default(), Vec::new());
     while let Some((page, last)) = read_page(transaction, day, &after)? {
         page.require_readable()?.lines.iter().for_each(|line| summing.add(line));
         after = last;
@@ -301,7 +296,7 @@ fn restore_stack(
     transaction: &Transaction<'_>,
     day: Day,
     line: &str,
-    meeting: MergePolicy,
+    policy: MergePolicy,
 ) -> Result<()> {
     let DayRow { id, n, events } = parse_line(day, line)?;
     let Some(stored) = find_row(transaction, day, &id, |_, lines| lines.to_owned())? else {
@@ -314,7 +309,7 @@ fn restore_stack(
     let (Ok(stored), Ok(exported)) = (to_document(&stored), to_document(&events)) else {
         return Err(Error::Conflict(format!("the stack of {} on {day}", id.into_user())));
     };
-    let new_entries = RawArrayBuf::from_iter(merge(day, &stored, &exported, meeting)?);
+    let new_entries = RawArrayBuf::from_iter(merge(day, &stored, &exported, policy)?);
     let lines = entry_lines(&new_entries).map_err(|why| corrupt_line(day, why))?;
     append_to_row(transaction, day, &id, lines.lines().count(), &lines)
 }

@@ -52,9 +52,9 @@ impl Deliveries for Sqlite {
         .await
     }
 
-    async fn claim(&self, lease: &Lease, claim: &RowsToLease<'_>) -> Result<Vec<Delivery>> {
-        let (sql, values): (_, Vec<Value>) = match *claim {
-            RowsToLease::Unleased(now, limit) => {
+    async fn claim(&self, lease: &Lease, which: &RowsToLease<'_>) -> Result<Vec<Delivery>> {
+        let (sql, values): (_, Vec<Value>) = match *which {
+            RowsToLease::Claimable(now, limit) => {
                 let (last_lease_end, last_wait_end) = (now + MAX_LEASE, now + MAX_DEFERRAL);
                 let values =
                     [millis(now), limit as i64, millis(last_lease_end), millis(last_wait_end)];

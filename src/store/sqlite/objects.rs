@@ -55,10 +55,10 @@ impl Objects for Sqlite {
         }
         let (retractions, notice) = (retractions.to_vec(), notice.clone());
         self.write(move |transaction| {
-            for Retraction { t, o, at } in &retractions {
+            for Retraction { kind, object, at } in &retractions {
                 let sql = "INSERT INTO retractions (type, object, at) VALUES (?1, ?2, ?3)
                            ON CONFLICT DO UPDATE SET at = excluded.at WHERE at < excluded.at";
-                transaction.run(sql, (t.as_str(), o.as_str(), at.to_string()))?;
+                transaction.run(sql, (kind.as_str(), object.as_str(), at.to_string()))?;
             }
             notify(transaction, &notice)
         })

@@ -294,6 +294,6 @@ fn find_inbox(transaction: &Transaction<'_>, user: &UserId) -> Result<Option<Inb
 /// Returns the stored revision; `None` if there is no record or no valid revision.
 fn inbox_revision(transaction: &Transaction<'_>, user: &UserId) -> Result<Option<Id>> {
     let sql = "SELECT stamp FROM inboxes WHERE user = ?1";
-    let stamp: Option<String> = transaction.query_first(sql, [user.as_str()], |row| row.get(0))?;
-    Ok(stamp.and_then(|stamp| stamp.parse().ok()))
+    let stored: Option<String> = transaction.query_first(sql, [user.as_str()], |row| row.get(0))?;
+    Ok(stored.and_then(|revision| revision.parse().ok()))
 }

@@ -25,6 +25,7 @@ mostly_on_sqlite! {
     calls_in_flight_are_finished_and_no_others_start
     only_calls_that_outlast_the_grace_are_in_doubt
     a_digest_run_ends_with_its_grace_reports_and_releases_its_leases
+    a_worker_round_ends_with_its_grace_reports_and_releases_its_leases
 }
 
 /// Several processes, so that each soon has its share in flight: calls start within a second after
@@ -83,9 +84,27 @@ async fn a_digest_run_ends_with_its_grace_reports_and_releases_its_leases(fresh:
     let mut stage = Stage::set(&fresh, Dialect::Ses, 1).await;
     stage.add_day().await;
     stage.provider.then([Next::Hold]);
-    let mut run = stage.digest(&variables(BRIEF));
-    let receiver = Receiver { stage: &stage, server: None };
-    receiver.wait_for(1, "digest").await;
+
+    assert_cut_off(&stage, stage.digest(&variables(BRIEF))).await;
+
+    let recorded = stage.app().0.activity().digests().await.unwrap();
+    assert!(recorded.is_some(), "status shows the run");
+}
+
+async fn a_worker_round_ends_with_its_grace_reports_and_releases_its_leases(fresh: Fresh) {
+    let mut stage = Stage::set(&fresh, Dialect::Ses, 1).await;
+    prepare(&mut stage).await;
+    stage.provider.then([Next::Hold]);
+
+    assert_cut_off(&stage, stage.start(&["worker", "--once"], &variables(BRIEF))).await;
+
+    assert_contains!(stage.log(), "worker: emails: ");
+}
+
+/// Stops a run whose first call is not answered, and checks what it reports and leaves.
+async fn assert_cut_off(stage: &Stage<'_>, mut run: Process) {
+    let receiver = Receiver { stage, server: None };
+    receiver.wait_for(1, "cut off").await;
 
     run.signal("TERM");
     let ended = run.ended(SOON).await.expect("it ends");
@@ -94,11 +113,9 @@ async fn a_digest_run_ends_with_its_grace_reports_and_releases_its_leases(fresh:
     assert_eq!(ended.code(), Some(3), "{log}");
     assert_contains!(log, "not settled yet");
     assert_contains!(log, "stopped before everything was done");
-    let recorded = stage.app().0.activity().digests().await.unwrap();
-    assert!(recorded.is_some(), "status shows the run");
-    let [sent, _, sending, unknown] = counts(&fresh).await;
+    let [sent, _, sending, unknown] = counts(stage.fresh).await;
     assert_eq!((sent, sending, unknown), (0, 1, 0));
-    assert_unleased(&fresh, "digest").await;
+    assert_unleased(stage.fresh, "cut off").await;
 }
 
 /// Returns all providers with an API, and `None` for SMTP.

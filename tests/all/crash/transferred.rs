@@ -14,7 +14,7 @@ use tidings::domain::{
     Suppression, SuppressionReason, User, UserId,
 };
 use tidings::engine::crash::{EXPORT_POINTS, IMPORT_POINTS};
-use tidings::store::{AnyRecord, CountedRecords, DaySumBuilder, RecordKind};
+use tidings::store::{AnyRecord, ChecksumBuilder, CountedRecords, RecordKind};
 
 use super::stage::Stage;
 use crate::mail::provider::Dialect;
@@ -151,19 +151,19 @@ fn row(person: &UserId, n: u32) -> Delivery {
 async fn sums(store: &Fresh) -> Vec<(String, u64, String)> {
     let mut sums = Vec::new();
     for kind in RecordKind::ALL {
-        let mut summing = DaySumBuilder::default();
+        let mut summing = ChecksumBuilder::default();
         for page in store.pages(kind).await {
             assert_eq!(page.unreadable, [""; 0]);
             page.lines.iter().for_each(|line| summing.add(line));
         }
         let sum = summing.finish();
-        sums.push((kind.as_str().to_owned(), sum.stacks, sum.sha256));
+        sums.push((kind.as_str().to_owned(), sum.records, sum.sha256));
     }
     for day in store.days().await.unwrap() {
-        let mut summing = DaySumBuilder::default();
+        let mut summing = ChecksumBuilder::default();
         store.exported(day).await.iter().for_each(|line| summing.add(line));
         let sum = summing.finish();
-        sums.push((day.to_string(), sum.stacks, sum.sha256));
+        sums.push((day.to_string(), sum.records, sum.sha256));
     }
     sums
 }

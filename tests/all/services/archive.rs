@@ -12,7 +12,7 @@ use tidings::domain::{Day, Entry};
 use tidings::engine::NoProgress;
 use tidings::engine::archive::ArchiveRequest;
 use tidings::engine::ingest;
-use tidings::store::{DaySum, DaySumBuilder, MergePolicy};
+use tidings::store::{Checksum, ChecksumBuilder, MergePolicy};
 use tidings::wire::archive::{DayFate, DayReport};
 
 use crate::support::town::{Town, monday, on_both_stores, saturday, to};
@@ -223,11 +223,11 @@ async fn an_interrupted_restore_resumes_after_other_writers(fresh: Fresh) {
 
 /// Writes a valid export of the first day with these lines.
 fn write_export(file: &Path, lines: &[String]) {
-    let mut summing = DaySumBuilder::default();
+    let mut summing = ChecksumBuilder::default();
     lines.iter().for_each(|line| summing.add(line));
-    let DaySum { stacks, sha256 } = summing.finish();
+    let Checksum { records, sha256 } = summing.finish();
     let trailer =
-        format!(r#"{{"tidings":{{"day":"20140419","stacks":{stacks},"sha256":"{sha256}"}}}}"#);
+        format!(r#"{{"tidings":{{"day":"20140419","stacks":{records},"sha256":"{sha256}"}}}}"#);
     let text: String =
         lines.iter().chain([&trailer]).flat_map(|line| [line.as_str(), "\n"]).collect();
     std::fs::write(file, zstd::encode_all(text.as_bytes(), 1).unwrap()).unwrap();

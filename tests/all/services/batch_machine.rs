@@ -250,9 +250,9 @@ impl<'a> Machine<'a> {
             let object_count = 1 + u32::from(fanout.is_multiple_of(3));
             let objects: Vec<u32> = (0..object_count).map(|n| (fanout + n) % OBJECTS).collect();
             let item = |object: &u32| BatchItem {
-                i: id(fanout),
-                t: kind("Happened"),
-                o: ObjectId::stored(object.to_string()),
+                fanout_id: id(fanout),
+                kind: kind("Happened"),
+                object: ObjectId::stored(object.to_string()),
             };
             let items: Arc<[BatchItem]> = objects.iter().map(item).collect();
             let policy = policy(key, fanout);
@@ -351,7 +351,7 @@ impl<'a> Machine<'a> {
         let all = BatchFilter::default();
         let mut found = self.fresh.find_batches(&all, 10_000).await.unwrap();
         let ids: Vec<Id> = found.iter().map(|batch| batch.id).collect();
-        let filed = self.fresh.filed(&ids).await.unwrap();
+        let filed = self.fresh.filed_batches(&ids).await.unwrap();
         found = filed.into_iter().flatten().collect();
         found
     }
@@ -398,7 +398,8 @@ fn accumulator((person, key): Slot) -> AccumulatorId {
 fn view_of(batch: &Batch) -> BatchView {
     let number = |fanout: &Id| (0..).find(|n| id(*n) == *fanout).unwrap();
     let items = |items: &[BatchItem]| {
-        let item = |item: &BatchItem| (number(&item.i), item.o.as_str().parse().unwrap());
+        let item =
+            |item: &BatchItem| (number(&item.fanout_id), item.object.as_str().parse().unwrap());
         items.iter().map(item).collect()
     };
     let person = PEOPLE.iter().position(|one| user(one) == batch.user);

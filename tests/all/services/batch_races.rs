@@ -46,9 +46,9 @@ fn accumulators(count: usize) -> impl Iterator<Item = AccumulatorId> {
 
 /// Returns the joins of one fan-out to the first `count` accumulators.
 fn joins(count: usize, fanout: u32, policy: BatchPolicy) -> Vec<Join> {
+    let object = ObjectId::stored(format!("o{fanout}"));
     let items: Arc<[BatchItem]> =
-        [BatchItem { i: id(fanout), t: kind("T"), o: ObjectId::stored(format!("o{fanout}")) }]
-            .into();
+        [BatchItem { fanout_id: id(fanout), kind: kind("T"), object }].into();
     let join = |accumulator| Join { accumulator, items: items.clone(), policy };
     accumulators(count).map(join).collect()
 }
@@ -179,7 +179,7 @@ async fn a_stale_read_of_an_accumulator_loses_no_event(fresh: Fresh) {
     let mut filed: BTreeMap<(String, String), Vec<Id>> = BTreeMap::new();
     for batch in all_batches(&town).await {
         let owner = (batch.user.to_string(), batch.key.to_string());
-        let items = batch.events.items.iter().map(|item| item.i);
+        let items = batch.events.items.iter().map(|item| item.fanout_id);
         filed.entry(owner).or_default().extend(items);
     }
     assert_eq!(filed.len(), 4);

@@ -22,6 +22,7 @@ mostly_on_sqlite! {
     a_change_takes_effect_within_two_seconds_even_with_slow_calls
     a_change_takes_effect_when_the_store_is_slow_before_the_call
     fresh_checks_cost_at_most_one_store_call_per_email
+    a_retry_delay_does_not_enlarge_the_next_portion
     an_app_respects_calls_per_second
 }
 
@@ -170,6 +171,21 @@ async fn fresh_checks_cost_at_most_one_store_call_per_email(fresh: Fresh) {
         cost.push(store.calls());
     }
     assert!(cost[1] <= cost[0] + 300, "{cost:?}");
+}
+
+/// A portion contains the emails that are checked together.
+async fn a_retry_delay_does_not_enlarge_the_next_portion(fresh: Fresh) {
+    let town = crowd_of(&fresh, 40).await;
+    // Four emails can be sent while their checks are fresh.
+    *town.postbox.send_takes.lock().unwrap() = TimeDelta::milliseconds(300);
+    // The first call of the second portion closes the throttle.
+    town.answer(vec![Outcome::Accepted("1".into()); 4]);
+    town.answer([Outcome::TryLater("429".into(), Some(Duration::from_secs(600)))]);
+
+    let report = run(&town, &town.process()).await;
+
+    assert_eq!(report.emails.sent, 40);
+    assert_eq!(town.postbox.portions.lock().unwrap()[..3], [40, 4, 4]);
 }
 
 async fn an_app_respects_calls_per_second(fresh: Fresh) {

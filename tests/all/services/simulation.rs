@@ -180,7 +180,7 @@ async fn counted(town: &Town, events: &[ReplayedEvent]) -> BTreeMap<String, Figu
         let (mut delays, mut included) = (Vec::new(), BTreeSet::<(String, Id)>::new());
         for email in town.emails() {
             let batch = &batches[&email.delivery];
-            if batch.events.items[0].t != kind(name) {
+            if batch.events.items[0].kind != kind(name) {
                 continue;
             }
             emails += 1;

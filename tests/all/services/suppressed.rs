@@ -184,11 +184,11 @@ async fn a_tick_after_a_lift_has_every_event_up_to_max_age(fresh: Fresh) {
     let town = blocked_readers(&fresh, "digest.full_scan = \"1d\"\n").await;
     twelve_days(&town, &READERS).await;
     town.clock.set(day(13, 0));
-    town.process().digests().tick(&NoProgress).await.unwrap();
+    town.process().digests().tick(&mut DigestReport::default(), &NoProgress).await.unwrap();
     lift(&town).await;
 
     town.clock.set(day(13, 9));
-    town.process().digests().tick(&NoProgress).await.unwrap();
+    town.process().digests().tick(&mut DigestReport::default(), &NoProgress).await.unwrap();
 
     for reader in &READERS[1..] {
         assert_eq!(emailed(&town, reader), [36], "{reader}");

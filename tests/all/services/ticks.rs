@@ -43,7 +43,9 @@ fn at(text: &str) -> DateTime<Utc> {
 /// Runs a tick of a new worker at this time in April 2014.
 async fn tick(town: &Town, text: &str) -> DigestReport {
     town.clock.set(at(text));
-    town.process().digests().tick(&NoProgress).await.unwrap()
+    let mut report = DigestReport::default();
+    town.process().digests().tick(&mut report, &NoProgress).await.unwrap();
+    report
 }
 
 /// Gives Ada a daily digest at this hour in UTC. The other digests are due on Mondays at 09:00.
@@ -99,7 +101,7 @@ async fn the_next_tick_makes_up_for_a_failed_one(fresh: Fresh) {
         let failing: Arc<dyn Store> =
             FailingStore::new(town.store.clone(), failed, Fault::Refused, Then::Recovers);
         let worker = town.process_on(&failing).digests();
-        if worker.tick(&NoProgress).await.is_ok() {
+        if worker.tick(&mut DigestReport::default(), &NoProgress).await.is_ok() {
             break;
         }
         failed += 1;
@@ -229,7 +231,7 @@ async fn a_recorded_scan_in_the_future_is_ignored(fresh: Fresh) {
     ada_at(&town, 8).await;
     let ahead = Arc::new(tidings::clock::ManualClock::at(at("22T12:00")));
     let process = town.process_by(ahead);
-    process.digests().tick(&NoProgress).await.unwrap();
+    process.digests().tick(&mut DigestReport::default(), &NoProgress).await.unwrap();
     town.happens(&["a1"], to(&["ada", "ben"])).await;
 
     let healed = tick(&town, "20T07:45").await;
@@ -275,8 +277,8 @@ async fn a_full_scan_finds_no_user_that_ticks_have_missed(fresh: Fresh) {
         if quarter % 7 > 2 {
             continue;
         }
-        let digests = town.process().digests();
-        let report = digests.tick(&NoProgress).await.unwrap();
+        let (digests, mut report) = (town.process().digests(), DigestReport::default());
+        digests.tick(&mut report, &NoProgress).await.unwrap();
         (ticks, emails) =
             (ticks + u64::from(report.users.scanned < 72), emails + report.emails.sent);
         let left = digests.run(&rehearsal, &NoProgress).await.unwrap();

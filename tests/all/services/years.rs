@@ -546,10 +546,10 @@ impl Year {
                     DeliverySource::Digest(..) => None,
                 })
                 .collect();
-            for batch in self.town.store.filed(&ids).await.unwrap() {
+            for batch in self.town.store.filed_batches(&ids).await.unwrap() {
                 let Some(batch) = batch else { continue };
                 let items = batch.events.items.iter();
-                let named: BTreeSet<Id> = items.map(|item| item.i).collect();
+                let named: BTreeSet<Id> = items.map(|item| item.fanout_id).collect();
                 let joined = batch.joined.iter().copied();
                 let is_unnamed = |id: &Id| state != DeliveryState::Sent || !named.contains(id);
                 unnamed.extend(joined.filter(is_unnamed));

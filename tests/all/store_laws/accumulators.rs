@@ -204,7 +204,7 @@ pub async fn an_accumulator_is_found_by_batch_id_until_the_batch_is_filed(store:
     assert_eq!(found.ended[0].id, id(1_001));
 
     accumulator.revision = found.revision;
-    accumulator.forget_filed(&found.ended, noon());
+    accumulator.remove_filed(&found.ended, noon());
     assert!(put(&store, &accumulator, 53).await);
     assert_eq!(store.accumulator_of(id(1_001)).await, None);
 }
@@ -219,7 +219,7 @@ pub async fn accumulators_are_found_by_the_items_of_their_batches(store: Fresh) 
     }
     let mut other = opened("other", "k", 8, 0);
     let items = &mut other.open.as_mut().unwrap().events.items;
-    items.iter_mut().for_each(|item| item.t = kind("Other"));
+    items.iter_mut().for_each(|item| item.kind = kind("Other"));
     let accumulators =
         [opened("b", "k", 1, 0), opened("a", "k", 2, 0), opened("a", "j", 3, 0), leading, other];
     store.put_accumulators(&accumulators, id(50)).await.unwrap();

@@ -113,7 +113,7 @@ pub async fn adding_to_many_open_batches_equals_joining_each(store: Fresh) {
             229 => (0..3).map(|more| item("a.b", first + more)).collect(),
             _ => {
                 let item = |more| BatchItem {
-                    o: ObjectId::stored(format!("$o{n}")),
+                    object: ObjectId::stored(format!("$o{n}")),
                     ..item("", first + more)
                 };
                 (0..1 + n as u32 % 3 / 2).map(item).collect()

@@ -24,7 +24,7 @@ pub(super) fn accumulator_id(person: &str, key: &str) -> AccumulatorId {
 
 pub(crate) fn item(object: &str, fanout: u32) -> BatchItem {
     let event = event(object, fanout);
-    BatchItem { i: id(fanout), t: event.kind, o: event.object }
+    BatchItem { fanout_id: id(fanout), kind: event.kind, object: event.object }
 }
 
 /// An accumulator with a batch that this fan-out opened `minute` minutes after noon.
@@ -61,7 +61,7 @@ pub async fn a_batch_is_filed_once_and_read_back_with_every_field(store: Fresh) 
     assert_eq!(store.file_batches(&filed).await.unwrap(), [true, true]);
 
     let requested = [canceled.id, id(5), batch.id];
-    let found = store.second().filed(&requested).await.unwrap();
+    let found = store.second().filed_batches(&requested).await.unwrap();
     assert_eq!(found, [Some(canceled), None, Some(batch)]);
 }
 
@@ -80,7 +80,7 @@ pub async fn filing_a_batch_again_with_other_events_is_a_conflict(store: Fresh) 
         assert_eq!(filed.unwrap(), [true, same]);
     }
 
-    let found = store.second().filed(&[batch.id]).await.unwrap();
+    let found = store.second().filed_batches(&[batch.id]).await.unwrap();
     assert_eq!(found, [Some(batch)]);
 }
 
@@ -94,7 +94,7 @@ pub async fn only_a_closing_batch_is_settled(store: Fresh) {
     let again = [(first, BatchState::Canceled), (id(5), BatchState::Closed)];
     store.settle_batches(&again, noon() + minutes(5)).await.unwrap();
 
-    let found = store.filed(&[first, second]).await.unwrap();
+    let found = store.filed_batches(&[first, second]).await.unwrap();
     let found = found.into_iter().flatten();
     let states: Vec<_> = found.map(|batch| (batch.state, batch.settled)).collect();
     assert_eq!(states, [(BatchState::Closed, Some(noon())), (BatchState::Canceled, Some(noon()))]);
@@ -162,7 +162,7 @@ pub async fn old_settled_batches_are_removed_in_small_steps(store: Fresh) {
     }
     let remaining = || async {
         let ids: Vec<Id> = batches.iter().map(|batch| batch.id).collect();
-        let remaining = store.filed(&ids).await.unwrap();
+        let remaining = store.filed_batches(&ids).await.unwrap();
         remaining.iter().map(Option::is_some).collect::<Vec<_>>()
     };
 

@@ -2,7 +2,7 @@
 //! write.
 
 use tidings::domain::{DigestMarker, Entry};
-use tidings::store::{CountedRecords, DaySum, DaySumBuilder, Error, MergePolicy};
+use tidings::store::{Checksum, ChecksumBuilder, CountedRecords, Error, MergePolicy};
 
 use crate::support::*;
 
@@ -142,8 +142,8 @@ pub async fn an_invalid_document_is_rejected(store: Fresh) {
 }
 
 /// Computes the sum of the day's documents.
-async fn sum(store: &Fresh) -> DaySum {
-    let mut summing = DaySumBuilder::default();
+async fn sum(store: &Fresh) -> Checksum {
+    let mut summing = ChecksumBuilder::default();
     store.exported(today()).await.iter().for_each(|line| summing.add(line));
     summing.finish()
 }

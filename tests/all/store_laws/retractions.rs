@@ -14,8 +14,8 @@ fn event(t: &str, o: &str) -> Event {
 }
 
 fn retraction(t: &str, o: &str, at: Id) -> Retraction {
-    let Event { kind: t, object: o, .. } = event(t, o);
-    Retraction { t, o, at }
+    let Event { kind, object, .. } = event(t, o);
+    Retraction { kind, object, at }
 }
 
 fn no_objects() -> ChangeNotice {

@@ -24,9 +24,9 @@ async fn filled(store: &Fresh) {
         assert!(put.unwrap());
     }
     let at = id(3);
-    let (t, o) = (kind("ArtworkPublished"), ObjectId::stored("0"));
+    let (kind, object) = (kind("ArtworkPublished"), ObjectId::stored("0"));
     let no_users = ChangeNotice::users([""; 0]);
-    store.retract(&[Retraction { t, o, at }], &no_users).await.unwrap();
+    store.retract(&[Retraction { kind, object, at }], &no_users).await.unwrap();
     let address = |text: &str| tidings::domain::Address::new(text).unwrap();
     let suppression = Suppression {
         address: address("ben@example.org"),

@@ -13,7 +13,7 @@ use tidings::domain::{
     Id, Inbox, Point, Suppression, User, UserId,
 };
 use tidings::store::{
-    AccumulatorFilter, CountedRecords, DaySumBuilder, DeliveryFilter, FollowChange, LeasesToEnd,
+    AccumulatorFilter, ChecksumBuilder, CountedRecords, DeliveryFilter, FollowChange, LeasesToEnd,
     MergePolicy, PushOutcome, Result, RowsToLease, Store, TimeRange, UserFilter,
 };
 
@@ -119,7 +119,7 @@ pub trait Shorthand: Store {
         until: DateTime<Utc>,
         limit: usize,
     ) -> Vec<Delivery> {
-        let free = RowsToLease::Unleased(now, limit);
+        let free = RowsToLease::Claimable(now, limit);
         self.claim(&lease(owner, until), &free).await.unwrap()
     }
 
@@ -222,7 +222,7 @@ pub trait Shorthand: Store {
 
     /// Drops the day in its current state.
     async fn remove_day(&self, day: Day) {
-        let (mut sum, mut chunks) = (DaySumBuilder::default(), self.export_day(day));
+        let (mut sum, mut chunks) = (ChecksumBuilder::default(), self.export_day(day));
         while let Some(lines) = chunks.try_next().await.unwrap() {
             lines.iter().for_each(|line| sum.add(line));
         }

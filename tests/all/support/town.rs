@@ -74,6 +74,8 @@ pub struct Postbox {
     pub account: Mutex<&'static str>,
     /// Maximum number of emails in a call.
     pub per_call: AtomicUsize,
+    /// The number of emails in each portion that was checked together.
+    pub portions: Mutex<Vec<usize>>,
     /// A barrier that concurrent calls wait for before they are answered.
     pub together: Mutex<Option<Arc<tokio::sync::Barrier>>>,
 }
@@ -118,6 +120,7 @@ const CUT_OFF: &str = "cut off on the way";
 #[async_trait::async_trait]
 impl Mailer for Postbox {
     fn split_into_calls(&self, messages: &[Message]) -> Vec<Vec<usize>> {
+        self.portions.lock().unwrap().push(messages.len());
         let places: Vec<usize> = (0..messages.len()).collect();
         let size = self.per_call.load(Ordering::Relaxed);
         places.chunks(size).map(<[usize]>::to_vec).collect()
@@ -292,6 +295,7 @@ impl Town {
                 ask_takes: Mutex::default(),
                 account: Mutex::new("postbox"),
                 per_call: AtomicUsize::new(1_000),
+                portions: Mutex::default(),
                 together: Mutex::default(),
             }),
             themes: themes(&config),

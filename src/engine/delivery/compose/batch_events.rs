@@ -44,7 +44,7 @@ impl Compose {
         }
         let ids: Vec<Id> = recipients.keys().copied().collect();
         let store = &self.context.store;
-        let batches: Vec<Batch> = store.filed(&ids).await?.into_iter().flatten().collect();
+        let batches: Vec<Batch> = store.filed_batches(&ids).await?.into_iter().flatten().collect();
         // A settled batch is built again if its email failed, or was once recorded as accepted.
         let settled = batches.iter().filter(|batch| batch.state != BatchState::Closing);
         let settled: Vec<Batch> = settled.cloned().collect();
@@ -119,7 +119,7 @@ impl Compose {
                 continue;
             }
             for item in items {
-                let (at, event) = (item.i.time(), Event::from(item.clone()));
+                let (at, event) = (item.fanout_id.time(), Event::from(item.clone()));
                 if eligibility::may_be_muted(&user.mutes, &event, at, policies) {
                     events.push(event);
                 }
@@ -180,13 +180,13 @@ fn wants(user: &User, selection: Selection, item: &BatchItem, catalog: &EventFac
     let Selection::Wanted(scope) = selection else {
         return true;
     };
-    let (at, policies) = (item.i.time(), catalog.policies());
+    let (at, policies) = (item.fanout_id.time(), catalog.policies());
     let is_muted = || eligibility::is_muted(&user.mutes, &item.clone().into(), at, catalog);
     let facts = EligibilityFacts {
-        before_start: user.start.is_some_and(|start| start.is_after(item.i)),
+        before_start: user.start.is_some_and(|start| start.is_after(item.fanout_id)),
         muted: has_mutes(user, selection) && is_muted(),
         ..EligibilityFacts::default()
     };
     let purpose = Purpose::Batch(scope);
-    classify(&item.t, || at, facts, Some(user), policies, purpose).is_none()
+    classify(&item.kind, || at, facts, Some(user), policies, purpose).is_none()
 }

@@ -20,7 +20,16 @@ use super::Sender;
 use crate::domain::delivery::{Handover, Transition};
 use crate::domain::{Delivery, DeliveryState};
 use crate::email::{Message, Outcome, Resolution, SendPermit};
-use crate::engine::{Result, crash, task_output};
+use crate::engine::{Error, Result, crash, task_output};
+
+/// Why no further call of a portion may start.
+enum Halt {
+    /// The checks of its emails are too old.
+    Stale,
+    Closed(ThrottleState),
+    /// A call failed, or the state of the throttle could not be read.
+    Failed(Error),
+}
 
 impl Sender {
     /// Builds and sends pending rows. Rows that may not be sent now are deferred.
@@ -54,17 +63,28 @@ impl Sender {
             let (emails, mut unbuilt) = (built.emails, rows.split_off(built.rows));
             let checked = emails.len();
             let calls = self.make_calls(emails, built_at, checked_at, &mut slot);
-            rows = calls.boxed().await?;
-            let sent = checked - rows.len();
-            self.throttle.account.state().adapt_check_size(sent, checked);
+            let (unsent, halt) = calls.boxed().await;
+            rows = match halt {
+                None | Some(Halt::Stale) => {
+                    let sent = checked - unsent.len();
+                    self.throttle.account.state().adapt_check_size(sent, checked);
+                    unsent
+                }
+                // Old checks were not the reason, so the check size stays.
+                Some(Halt::Closed(state)) => {
+                    self.defer_all(&unsent, &state).await?;
+                    Vec::new()
+                }
+                Some(Halt::Failed(error)) => return Err(error),
+            };
             rows.append(&mut unbuilt);
         }
         drop(slot);
         self.throttle.publish_outcomes(None).await
     }
 
-    /// Makes the calls for emails that were built and checked at these times. Returns the rows
-    /// whose checks became stale before their call. `slot` keeps the slot that is not used yet.
+    /// Makes the calls for emails that were built and checked at these times. Returns the rows that
+    /// were not sent, and why. `slot` keeps the slot that is not used yet.
     ///
     /// Each call runs in its own task. A future that is not polled would keep its place in the
     /// queue for a lock or a connection, and block others.
@@ -74,53 +94,47 @@ impl Sender {
         built_at: DateTime<Utc>,
         checked_at: DateTime<Utc>,
         slot: &mut Option<OwnedSemaphorePermit>,
-    ) -> Result<Vec<Delivery>> {
-        let mut calls = self.group_into_calls(emails);
+    ) -> (Vec<Delivery>, Option<Halt>) {
+        let mut queue = self.group_into_calls(emails);
         let mut running = JoinSet::new();
-        let (mut state, mut is_stale) = (Ok(ThrottleState::Open), false);
+        let mut halt: Option<Halt> = None;
         loop {
-            let may_start = !is_stale && matches!(state, Ok(ThrottleState::Open));
-            let ended = if may_start && !calls.is_empty() {
+            let ended = if halt.is_none() && !queue.is_empty() {
                 self.wait_for_slot(slot).await;
-                state = self.throttle.current_state().await;
-                // The other half of the limit is for the call itself.
-                is_stale = self.context.clock.now() - checked_at > MAX_CHECK_AGE / 2;
-                if !is_stale
-                    && matches!(state, Ok(ThrottleState::Open))
-                    && let Some(call) = self.next_call(&mut calls)
+                halt = self.find_halt(checked_at).await;
+                if halt.is_none()
+                    && let Some(emails) = self.next_call(&mut queue)
                 {
                     let (sender, slot) = (self.clone(), slot.take());
-                    let call = async move {
-                        let to_send_alone =
-                            sender.make_first_call(call, built_at, checked_at).await;
-                        drop(slot);
-                        to_send_alone
-                    };
+                    let call = sender.make_first_call(emails, built_at, checked_at, slot);
                     running.spawn(call.boxed());
                 }
                 running.try_join_next()
             } else {
                 // Let running calls finish, even if one fails.
-                match running.join_next().await {
-                    Some(ended) => Some(ended),
-                    None => break,
-                }
+                let Some(ended) = running.join_next().await else { break };
+                Some(ended)
             };
             match ended.map(task_output) {
-                Some(Ok(to_send_alone)) => {
-                    calls.extend(to_send_alone.into_iter().map(|email| vec![email]));
-                }
-                Some(Err(error)) => state = state.and(Err(error)),
+                Some(Ok(to_queue)) => queue.extend(to_queue.into_iter().map(|email| vec![email])),
+                // The first error counts, even if the throttle was closed before it.
+                Some(Err(_)) if matches!(halt, Some(Halt::Failed(_))) => {}
+                Some(Err(error)) => halt = Some(Halt::Failed(error)),
                 None => {}
             }
         }
-        let rows: Vec<Delivery> = calls.into_iter().flatten().map(|email| email.row).collect();
-        match state? {
-            ThrottleState::Open => Ok(rows),
-            state => {
-                self.defer_all(&rows, &state).await?;
-                Ok(Vec::new())
-            }
+        (queue.into_iter().flatten().map(|email| email.row).collect(), halt)
+    }
+
+    /// Returns why no call may start now, for emails checked at this time; `None` if one may.
+    async fn find_halt(&self, checked_at: DateTime<Utc>) -> Option<Halt> {
+        let state = self.throttle.current_state().await;
+        // The other half of the limit is for the call itself.
+        let is_stale = self.context.clock.now() - checked_at > MAX_CHECK_AGE / 2;
+        match state {
+            Ok(ThrottleState::Open) => is_stale.then_some(Halt::Stale),
+            Ok(state) => Some(Halt::Closed(state)),
+            Err(error) => Some(Halt::Failed(error)),
         }
     }
 
@@ -157,13 +171,14 @@ impl Sender {
         self.mailer.split_into_calls(&messages).into_iter().map(&mut take_emails).collect()
     }
 
-    /// Makes a call for the first time. Returns the emails to queue again: those to send alone, or
-    /// all of them if the permit ended before the call.
+    /// Makes a call for the first time, and frees its slot. Returns the emails to queue again:
+    /// those to send alone, or all of them if the permit ended before the call.
     async fn make_first_call(
-        &self,
+        self,
         emails: Vec<BuiltEmail>,
         built_at: DateTime<Utc>,
         checked_at: DateTime<Utc>,
+        _slot: Option<OwnedSemaphorePermit>,
     ) -> Result<Vec<BuiltEmail>> {
         let permit = self.throttle.send_permit(built_at);
         let permit = self.throttle.fresh_permit(permit, checked_at);
@@ -235,35 +250,30 @@ impl Sender {
         if attempt == Attempt::Repeated {
             self.throttle.account.wait_for_rate().await;
         }
-        let (outcomes, until) = self.send_messages(reference, emails, permit).await;
+        let (outcomes, withheld_until) = self.send_messages(reference, emails, permit).await;
         crash::point("after-send");
         let (now, provider) = (self.context.clock.now(), self.mailer.name());
-        let mut decisions = self.retry.decide(emails, outcomes, attempt, provider, now);
-        for deferral in &mut decisions.deferrals {
-            deferral.not_before = until.unwrap_or(deferral.not_before);
+        let (mut decisions, effects) = self.retry.decide(emails, outcomes, attempt, provider, now);
+        if let Some(until) = withheld_until {
+            decisions.deferrals.iter_mut().for_each(|deferral| deferral.not_before = until);
         }
-        let suppressions = std::mem::take(&mut decisions.suppressions);
-        let (pause_reason, summary) = (decisions.pause_reason.take(), decisions.summary.take());
-        let wait = summary.as_ref().and_then(|call| {
-            let retry_after = self.throttle.settings().retry_after;
-            self.throttle.account.state().record_call(call, retry_after, now)
-        });
-        // Other calls must not start meanwhile. The outcomes are stored in any case.
-        let closed = match wait {
-            Some(wait) => self.throttle.close_until(now + wait).await,
+        // This comes first, so that no other call starts while the outcomes are stored. They are
+        // stored even if it fails.
+        let closed = match &effects.summary {
+            Some(call) => self.throttle.record_call(call, now).await,
             None => Ok(()),
         };
         let rows = emails.iter().map(|email| &email.row);
         let concluded = self.ledger.conclude(rows, decisions).await;
-        if let Some(reason) = pause_reason {
+        if let Some(reason) = effects.pause_reason {
             self.throttle.pause(reason).await?;
-        } else if let Some(why) = summary.and_then(|call| call.lost_reason) {
+        } else if let Some(why) = effects.summary.and_then(|call| call.lost_reason) {
             self.throttle.publish_outcomes(Some(&why)).await?;
         }
         closed?;
-        if !suppressions.is_empty() {
+        if !effects.suppressions.is_empty() {
             // If the process dies before this, the next email to the address is rejected again.
-            self.context.store.add_suppressions(&suppressions).await?;
+            self.context.store.add_suppressions(&effects.suppressions).await?;
         }
         concluded
     }
