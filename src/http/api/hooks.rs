@@ -1,4 +1,4 @@
-//! The webhooks of email providers, which report what became of an email.
+//! The webhooks of email providers, which report the outcomes of emails.
 //!
 //! A report is authenticated by the provider's signature, not by a server key (P8). A verified
 //! report gets a success only after it is recorded; until then, the provider retries. An unverified
