@@ -8,7 +8,7 @@ use clap::Args as Arguments;
 use super::exit::explain_failure;
 use super::session::{Access, Exit, Session, phrases};
 use crate::engine::archive::{ArchiveRequest, part_number};
-use crate::wire::transfer::{DayFate, DayReport};
+use crate::wire::archive::{DayFate, DayReport};
 
 /// Drop old days, optionally exporting them first
 ///

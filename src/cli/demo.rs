@@ -13,11 +13,12 @@ use chrono::{DateTime, NaiveTime, TimeDelta, Utc};
 use clap::Args as Arguments;
 
 use super::session::{Access, App, Exit, Refusal, RunCommand, Screen, Session};
-use crate::clock::{Clock, Ids, ManualClock, SystemClock};
+use crate::clock::{Clock, ManualClock, SystemClock};
 use crate::config::{Config, LogFormat, Sources};
 use crate::demo::folder::{self, ForeignFolder, ServedDemo};
 use crate::engine::delivery::brand_identities::new_outbox;
 use crate::engine::delivery::operator_actions::DeliverySelection;
+use crate::ids::Ids;
 use crate::operate::open::open_store;
 
 /// See the whole story in a minute: import, notify, feed, digest, batch

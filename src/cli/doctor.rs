@@ -12,7 +12,7 @@ use crate::clock::SystemClock;
 use crate::config::ConfigProblems;
 use crate::operate::doctor::{DoctorOptions, doctor};
 use crate::operate::open::is_missing;
-use crate::wire::status::{Diagnosis, Finding, Severity};
+use crate::wire::diagnosis::{Diagnosis, Finding, Severity};
 
 /// Check configuration, database, provider, DNS, public pages and templates
 ///

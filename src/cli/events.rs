@@ -9,7 +9,7 @@ use super::exit::{WithoutKeys, causes};
 use super::remaining_work::FanOutArgs;
 use super::session::{Access, Exit, Session, phrases};
 use crate::domain::details::Actor;
-use crate::domain::messages::join_names;
+use crate::domain::name::join_names;
 use crate::domain::{
     Audience, BrandName, Details, EventType, FanoutCounts, FanoutState, FollowKey, InvalidValue,
     ObjectId, Point, UserId,

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use super::printable;
 use crate::config::ConfigProblems;
 use crate::domain::InvalidValue;
-use crate::domain::messages::error_chain;
+use crate::domain::error_chain::error_chain;
 use crate::operate::open::Refusal;
 use crate::{engine, render, store};
 

@@ -11,11 +11,11 @@ use super::users;
 use crate::domain::user::UnreadableField;
 use crate::domain::{Cadence, UserId};
 use crate::wire::batch::BatchView;
-use crate::wire::delivery::SuppressionView;
 use crate::wire::explanation::{
     BrandView, CoveredBy, DigestView, EmailPlace, EventStatus, ExplainedDelivery, ExplainedEvent,
     Explanation,
 };
+use crate::wire::suppression::SuppressionView;
 
 /// Explain why a user does or does not get something
 ///

@@ -9,7 +9,7 @@ use super::export::import_store;
 use super::remaining_work::FanOutArgs;
 use super::session::{Access, Exit, Refusal, Screen, Session, phrases};
 use crate::domain::ModelName;
-use crate::engine::users::import::{ImportKind, MAX_REPORTED_LINES};
+use crate::engine::import::{ImportKind, MAX_REPORTED_LINES};
 use crate::wire::transfer::{ImportAnswer, ImportReport};
 
 /// Import users, follows, objects or events from NDJSON, or a whole store

@@ -12,7 +12,7 @@ use super::session::{Access, App, Column, Exit, Refusal, Screen, Session, Table,
 use crate::clock::{Clock as _, SystemClock};
 use crate::domain::{KeyName, Scope, UserId};
 use crate::engine::access::tokens::UserTokens;
-use crate::wire::user::{KeyView, NewKeyView};
+use crate::wire::key::{KeyView, NewKeyView};
 
 /// List server keys, or create and revoke them
 ///

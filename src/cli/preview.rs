@@ -12,7 +12,8 @@ use crate::config::Transport;
 use crate::domain::{Address, BrandName, UserId};
 use crate::email::Outcome;
 use crate::http::api;
-use crate::operate::preview::{PreviewKind, Previewer, send_test};
+use crate::operate::preview::{PreviewKind, Previewer};
+use crate::operate::send_test::send_test;
 
 /// Show emails and pages in the browser
 ///

@@ -10,8 +10,8 @@ use super::import::{import_line, show_bad_lines};
 use super::session::{Access, App, Exit, Screen, Session, phrases};
 use crate::domain::{Address, SuppressionReason};
 use crate::engine::feedback::suppressions::SuppressionInput;
-use crate::engine::users::import::ImportKind;
-use crate::wire::delivery::SuppressionView;
+use crate::engine::import::ImportKind;
+use crate::wire::suppression::SuppressionView;
 
 /// List suppressed addresses, or add, import and lift them
 ///
