@@ -21,10 +21,7 @@ mod reader;
 mod redact;
 mod sections;
 mod server;
-mod site;
 mod sources;
-mod store_url;
-mod tokens;
 
 pub use brands::Brand;
 pub use mail::{MailSettings, ProviderApi, Transport};
@@ -34,12 +31,10 @@ pub use reader::{ConfigProblem, ConfigProblems, ConfigWarning};
 pub use sections::{
     DigestSettings, FanoutSettings, FeedSettings, HookSettings, LogFormat, ObservabilitySettings,
 };
-pub use server::ServerSettings;
-use site::read_site;
-pub use sources::DEFAULTS;
+use server::read_site;
+pub use server::{ServerSettings, TokenSettings};
 use sources::{DEFAULT_TABLE, PREFIX, overlay, set_option, syntax_problem};
-pub use store_url::StoreUrl;
-pub use tokens::TokenSettings;
+pub use sources::{DEFAULTS, StoreUrl};
 
 /// All settings, validated.
 #[derive(Debug, Clone)]

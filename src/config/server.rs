@@ -1,14 +1,30 @@
-//! The section `[server]`: the HTTP interface, and who may call it.
+//! The sections `[site]`, `[server]` and `[tokens]`: what the service shows, and who may call it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 
 use chrono::TimeDelta;
 use url::Url;
+use x509_parser::pem::parse_x509_pem;
 
 use super::reader::TableReader;
 use super::sections::section;
-use crate::domain::Secret;
+use crate::domain::secrets::KeyMaterial;
+use crate::domain::text_checks::plain_word;
+use crate::domain::{Secret, Site, TokenKey};
+
+/// Reads the section `[site]`.
+pub(super) fn read_site(r: &mut TableReader<'_>) -> Site {
+    let feedback_ids = "5 to 15 letters, digits, - or _";
+    Site {
+        name: r.string("site.name"),
+        url: r.link("site.url"),
+        postal_address: r.non_empty("site.postal_address"),
+        logo: r.link("site.logo"),
+        accent: r.parse_with("site.accent", "a color written #rrggbb", parse_color),
+        feedback_id: r.parse_non_empty_with("site.feedback_id", feedback_ids, parse_feedback_id),
+    }
+}
 
 section! {
     /// The HTTP interface.
@@ -37,6 +53,15 @@ section! {
     }
 }
 
+/// The section `[tokens]`, validated.
+#[derive(Debug, Clone)]
+pub struct TokenSettings {
+    /// The required audience of tokens.
+    pub audience: String,
+    /// The keys that may sign tokens. If there are none, all tokens are rejected.
+    pub keys: Vec<TokenKey>,
+}
+
 /// The longest public URL, in bytes. Emails reserve room for links of this length plus a token.
 const MAX_URL_BYTES: usize = 500;
 /// The shortest link secret, in bytes. A shorter one could be guessed.
@@ -44,6 +69,12 @@ const MIN_LINK_SECRET_BYTES: usize = 16;
 /// The shortest server key, in bytes. 32 hexadecimal digits are 128 random bits; NIST requires at
 /// least 112 (SP 800-131A Rev. 2).
 const MIN_KEY_BYTES: usize = 32;
+/// The shortest secret that signs user tokens, in bytes: the length of a hash (RFC 7518, section
+/// 3.2).
+const MIN_TOKEN_SECRET_BYTES: usize = 32;
+/// The DER prefix of the 32 bytes of an Ed25519 public key (RFC 8410, section 4).
+const ED25519_PREFIX: [u8; 12] =
+    [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
 impl ServerSettings {
     /// Adds a problem for a short key, unless only this machine reaches the server.
@@ -104,6 +135,15 @@ fn is_origin(text: &str) -> bool {
     text == "*" || (!text.contains('*') && Url::parse(text).is_ok_and(is_normal))
 }
 
+fn parse_color(text: &str) -> Option<String> {
+    let digits = text.strip_prefix('#')?;
+    (digits.len() == 6 && digits.bytes().all(|b| b.is_ascii_hexdigit())).then(|| text.to_owned())
+}
+
+fn parse_feedback_id(text: &str) -> Option<String> {
+    plain_word(text, "-_", 5..=15)
+}
+
 /// Returns a URL without a trailing slash, login, query and fragment. Plain `http` is only for this
 /// machine.
 fn parse_public_url(text: &str) -> Option<String> {
@@ -132,6 +172,77 @@ pub(super) fn is_safe(url: &Url) -> bool {
 pub(super) fn is_this_machine(host: &str) -> bool {
     let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+impl TokenSettings {
+    /// Reads the section `[tokens]`. Adds a problem for each invalid value.
+    pub(super) fn read(r: &mut TableReader<'_>) -> Self {
+        let default_key = read_token_secret(r, "tokens")
+            .map(|material| TokenKey { id: "default".to_owned(), material });
+        let materials = r.each("tokens.keys", |r, _: &String, path| read_token_key(r, path));
+        let named_keys: Vec<TokenKey> = materials
+            .into_iter()
+            .filter_map(|(id, material)| Some(TokenKey { id, material: material? }))
+            .collect();
+        if default_key.is_some() && named_keys.iter().any(|key| key.id == "default") {
+            let problem = "has the id of the key tokens.secret; give it another";
+            r.add_problem("tokens.keys.default", problem);
+        }
+        let keys = default_key.into_iter().chain(named_keys).collect();
+        Self { audience: r.string("tokens.audience"), keys }
+    }
+}
+
+/// Reads a key: either a secret (HS256), or the file of a public key (EdDSA).
+fn read_token_key(r: &mut TableReader<'_>, path: &str) -> Option<KeyMaterial> {
+    let option = |name: &str| format!("{path}.{name}");
+    let (secret_option, public_option) = (option("secret"), option("public_key_file"));
+    let secret = read_token_secret(r, path);
+    match (secret, r.non_empty(&public_option)) {
+        (Some(secret), None) => return Some(secret),
+        (None, Some(file)) => {
+            return read_public_key(r, &public_option, &file).map(KeyMaterial::EdDsa);
+        }
+        (Some(_), Some(_)) => {
+            let problem = format!("cannot be set together with {secret_option}");
+            r.add_problem(&public_option, problem);
+        }
+        // A secret that was rejected is not missing.
+        (None, None) if r.has_problem(&secret_option) || r.has_problem(&option("secret_file")) => {}
+        (None, None) => {
+            let problem = "is missing; set it, secret_file or public_key_file";
+            r.add_problem(&secret_option, problem);
+        }
+    }
+    None
+}
+
+fn read_token_secret(r: &mut TableReader<'_>, path: &str) -> Option<KeyMaterial> {
+    let option = format!("{path}.secret");
+    let secret = r.secret(&option)?;
+    if secret.len() < MIN_TOKEN_SECRET_BYTES {
+        let problem = format!(
+            "is shorter than {MIN_TOKEN_SECRET_BYTES} characters, and could be guessed by every owner of a token; make one with: openssl rand -hex 32"
+        );
+        r.add_problem(&option, problem);
+    }
+    Some(KeyMaterial::Hs256(Secret::new(secret)))
+}
+
+fn read_public_key(r: &mut TableReader<'_>, option: &str, file: &str) -> Option<[u8; 32]> {
+    let key = parse_ed25519_key(&r.key_file(option, file)?);
+    if key.is_none() {
+        let problem = format!("{file} is not the PEM of an Ed25519 public key (BEGIN PUBLIC KEY)");
+        r.add_problem(option, problem);
+    }
+    key
+}
+
+/// Returns the key in a PEM (RFC 7468): SubjectPublicKeyInfo in base64, between two lines.
+fn parse_ed25519_key(text: &str) -> Option<[u8; 32]> {
+    let (_, pem) = parse_x509_pem(text.as_bytes()).ok()?;
+    let key = pem.contents.strip_prefix(&ED25519_PREFIX)?;
+    key.try_into().ok().filter(|_| pem.label == "PUBLIC KEY")
 }
 
 #[cfg(test)]

@@ -1,7 +1,87 @@
-//! Tests of the section `[server]`.
+//! Tests of the sections `[site]`, `[server]` and `[tokens]`.
 
-use super::super::Config;
+use super::super::{Config, Sources};
 use super::*;
+
+const SECRET: &str = "a-secret-that-only-these-tests-have";
+
+/// The example of RFC 8410, section 10.1.
+const PEM: &str = "-----BEGIN PUBLIC KEY-----\n\
+    MCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n\
+    -----END PUBLIC KEY-----\n";
+
+#[test]
+fn keys_are_read_with_their_algorithms_and_secrets_are_not_printed() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tidings.toml");
+    std::fs::write(folder.path().join("new.pem"), PEM).unwrap();
+    std::fs::write(folder.path().join("alone"), format!("{SECRET}-alone\n")).unwrap();
+    let text = format!(
+        "[tokens]\nsecret_file = \"alone\"\n[tokens.keys.old]\nsecret = \"{SECRET}\"\n\
+         [tokens.keys.new]\npublic_key_file = \"new.pem\"\n"
+    );
+    std::fs::write(&file, text).unwrap();
+
+    let config = Config::load(&Sources { file: Some(file.clone()), ..Sources::default() }).unwrap();
+
+    let keys = &config.tokens.keys;
+    let ids: Vec<&str> = keys.iter().map(|key| key.id.as_str()).collect();
+    assert_eq!(ids, ["default", "old", "new"]);
+    let hs256 = |secret: &str| KeyMaterial::Hs256(Secret::new(secret));
+    assert_eq!(keys[0].material, hs256(&format!("{SECRET}-alone")));
+    assert_eq!(keys[1].material, hs256(SECRET));
+    assert!(matches!(keys[2].material, KeyMaterial::EdDsa([0x19, 0xbf, ..])));
+    let printed = format!("{config:?}{}", config.redacted);
+    assert!(printed.contains("\"old\"") && !printed.contains(SECRET), "{printed}");
+    assert_eq!(config.secret_files, [folder.path().join("alone"), file]);
+}
+
+#[test]
+fn a_problem_of_a_key_is_reported_with_its_id() {
+    let problems = |keys: &str| Config::parse(keys).unwrap_err().to_string();
+    let key = |options: &str| format!("[tokens.keys.a]\n{options}\n");
+    let sound = format!("secret = \"{SECRET}\"");
+
+    for (text, expected) in [
+        (key(""), "tokens.keys.a.secret: is missing"),
+        (key("algorithm = \"HS256\""), "tokens.keys.a.algorithm: is not an option"),
+        (key("secret = \"short\""), "tokens.keys.a.secret: is shorter than 32"),
+        (
+            key(&format!("{sound}\npublic_key_file = \"x\"")),
+            "tokens.keys.a.public_key_file: cannot be set together with",
+        ),
+        (key("public_key_file = \"/none\""), "tokens.keys.a.public_key_file: /none cannot be read"),
+        (key(&format!("{sound}\ncolor = \"red\"")), "tokens.keys.a.color: is not an option"),
+        (
+            format!("[tokens]\n{sound}\n[tokens.keys.default]\n{sound}"),
+            "tokens.keys.default: has the id of the key tokens.secret",
+        ),
+        ("[tokens]\nkeys = [1]".into(), "tokens.keys: is not a table of tables [tokens.keys.NAME]"),
+        ("[tokens]\nsecret = \"short\"".into(), "tokens.secret: is shorter than 32"),
+        ("[tokens]\naudience = \"\"".into(), "tokens.audience: must not be empty"),
+        (
+            "[server]\ncors_origins = [\"app.example\"]".into(),
+            "server.cors_origins: \"app.example\" is no origin",
+        ),
+        (
+            "[server]\ncors_origins = [\"*\", \"https://a.example\"]".into(),
+            "server.cors_origins: holds \"*\" beside others",
+        ),
+        ("[server]\nrate_limit_key = -1".into(), "server.rate_limit_key: -1 is not a whole number"),
+    ] {
+        let reported = problems(&text);
+        assert!(reported.contains(expected), "{expected} in {reported}");
+    }
+}
+
+#[test]
+fn a_pem_of_another_key_type_is_rejected() {
+    assert!(parse_ed25519_key(PEM).is_some());
+    assert!(parse_ed25519_key(&PEM.replace("PUBLIC", "PRIVATE")).is_none());
+    assert!(parse_ed25519_key(&PEM.replace("MCow", "MCox")).is_none());
+    assert!(parse_ed25519_key(&PEM.replace("ZuE=", "Zg==")).is_none());
+    assert!(parse_ed25519_key("").is_none());
+}
 
 #[test]
 fn a_public_url_uses_https_or_loopback() {
@@ -86,5 +166,13 @@ fn an_origin_has_the_form_that_browsers_send() {
         "null",
     ] {
         assert!(!is_origin(text), "{text}");
+    }
+}
+
+#[test]
+fn a_feedback_id_has_five_to_fifteen_plain_characters() {
+    assert!(parse_feedback_id("tidings").is_some() && parse_feedback_id("art-news_2026").is_some());
+    for text in ["news", "a:b:c", "sixteen-letters-x", "tidings ", "tidîngs"] {
+        assert_eq!(parse_feedback_id(text), None, "{text}");
     }
 }
