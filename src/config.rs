@@ -20,7 +20,6 @@ mod policies;
 mod reader;
 mod redact;
 mod sections;
-mod server;
 mod sources;
 
 pub use brands::Brand;
@@ -28,11 +27,11 @@ pub use mail::{MailSettings, ProviderApi, Transport};
 pub use policies::{CandidatePolicies, CandidatePolicy};
 use reader::TableReader;
 pub use reader::{ConfigProblem, ConfigProblems, ConfigWarning};
+use sections::read_site;
 pub use sections::{
     DigestSettings, FanoutSettings, FeedSettings, HookSettings, LogFormat, ObservabilitySettings,
+    ServerSettings, TokenSettings,
 };
-use server::read_site;
-pub use server::{ServerSettings, TokenSettings};
 use sources::{DEFAULT_TABLE, PREFIX, overlay, set_option, syntax_problem};
 pub use sources::{DEFAULTS, StoreUrl};
 

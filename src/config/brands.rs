@@ -12,7 +12,7 @@ use toml::{Table, Value};
 
 use super::reader::TableReader;
 use super::sections::hook_keys;
-use super::server::read_site;
+use super::sections::read_site;
 use super::sources::{DEFAULT_TABLE, PREFIX, option_of_variable, overlay, set_option};
 use super::{MailSettings, ServerSettings};
 use crate::domain::{BrandName, Site};

@@ -12,7 +12,7 @@ use chrono::TimeDelta;
 use url::Url;
 
 use super::reader::TableReader;
-use super::server::{is_safe, is_this_machine};
+use super::sections::{is_safe, is_this_machine};
 use crate::domain::text_checks::plain_word;
 use crate::domain::{Address, Secret};
 use crate::email::providers::{IfEmpty, MailOption, PROVIDERS, Provider};

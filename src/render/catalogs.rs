@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::error::Error;
 use super::catalog_files::{
     BUILT_IN_RESOURCES, Bundle, ENGLISH, ENGLISH_MESSAGES, bundle, read_folder, with_fallbacks,
 };
+use super::error::Error;
 use super::locale_formatter::{LocaleFormatter, Medium, MessageValue};
 use crate::domain::text_checks::to_language_tag;
 use crate::domain::{EventType, Phrase, Policies};

@@ -10,8 +10,8 @@ use chrono::{DateTime, TimeDelta, Utc, Weekday};
 use minijinja::{Value, context};
 
 use super::built_in_templates::PAGES;
-use super::error::Error;
 use super::catalogs::Catalogs;
+use super::error::Error;
 use super::locale_formatter::{LocaleFormatter, Medium, MessageValue};
 use super::sample::{FOLLOWED, sample_user};
 use super::templates::Templates;

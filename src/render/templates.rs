@@ -17,8 +17,8 @@ use minijinja::{
 };
 
 use super::built_in_templates::{ExpandedTemplate, Template};
-use super::error::Error;
 use super::catalogs::Catalogs;
+use super::error::Error;
 use super::inline;
 use super::locale_formatter::{LocaleFormatter, Medium, MessageValue, plain};
 use super::safe_text::{clamp, escape_into, wrap};
