@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use clap::{Args as Arguments, ValueEnum};
 
 use super::exit::WithoutKeys;
-use super::export::import_store;
 use super::remaining_work::FanOutArgs;
 use super::session::{Access, Exit, Refusal, Screen, Session, phrases};
+use super::transfer::import_store;
 use crate::domain::ModelName;
 use crate::engine::import::{ImportKind, MAX_REPORTED_LINES};
 use crate::wire::transfer::{ImportAnswer, ImportReport};

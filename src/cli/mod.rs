@@ -16,7 +16,7 @@ use crate::app::App;
 
 mod archive;
 mod batches;
-mod completions;
+mod completions_and_man;
 mod deliveries;
 mod demo;
 mod digest;
@@ -24,7 +24,6 @@ mod doctor;
 mod events;
 mod exit;
 mod explain;
-mod export;
 mod feed;
 mod health;
 mod import;
@@ -44,6 +43,7 @@ mod status;
 mod suppressions;
 #[cfg(target_os = "linux")]
 mod systemd_notify;
+mod transfer;
 mod users;
 mod worker;
 
@@ -109,7 +109,7 @@ commands! {
     Archive(archive::Args);
     Restore(archive::RestoreArgs);
     Import(import::Args);
-    Export(export::Args);
+    Export(transfer::Args);
     Status(status::Args);
     Doctor(doctor::Args);
     Health(health::Args);
@@ -119,9 +119,9 @@ commands! {
     Keys(keys::Args);
     Token(keys::TokenArgs);
     Config(session::ConfigArgs);
-    Completions(completions::Args);
+    Completions(completions_and_man::Args);
     #[command(hide = true)]
-    Man(completions::ManArgs);
+    Man(completions_and_man::ManArgs);
 }
 
 impl Command {
