@@ -1,17 +1,12 @@
-//! `tidings keys` and `tidings token`: lists, creates and revokes the server keys of applications,
-//! and prints a user token for testing.
+//! `tidings keys`: lists, creates and revokes the server keys of applications.
 //!
-//! A key is printed once, when it is created. The store has only its hash (P8). A token is signed
-//! with the configured secret, as an application would do it, and has no privileges of its own.
+//! A key is printed once, when it is created. The store has only its hash (P8).
 
-use chrono::TimeDelta;
 use clap::{Args as Arguments, Subcommand};
 
 use super::session::Fit::{Cut, Full};
 use super::session::{Access, App, Column, Exit, Refusal, Screen, Session, Table, phrases};
-use crate::clock::{Clock as _, SystemClock};
-use crate::domain::{KeyName, Scope, UserId};
-use crate::engine::access::tokens::UserTokens;
+use crate::domain::{KeyName, Scope};
 use crate::wire::key::{KeyView, NewKeyView};
 
 /// List server keys, or create and revoke them
@@ -91,43 +86,4 @@ async fn list(app: &App, screen: &mut Screen) -> anyhow::Result<()> {
     ];
     let table = Table::new(&keys, columns);
     Ok(screen.list(&table, None)?)
-}
-
-/// Print a user token, for testing
-///
-/// It gives access to that user's own feed and preferences over HTTP, and to nothing else. It is
-/// signed with the first HS256 key of the configuration (tokens.secret, tokens.keys). For an EdDSA
-/// key, your application must sign the token, because it has the private key.
-#[derive(Debug, Arguments)]
-#[command(after_help = TOKEN_HELP)]
-pub(super) struct TokenArgs {
-    /// The user's id
-    user: UserId,
-    /// Lifetime in hours, 1 to 24
-    #[arg(long, default_value_t = 1)]
-    hours: u32,
-}
-
-const TOKEN_HELP: &str = r#"Example:
-  curl -H "Authorization: Bearer $(tidings token mara)" http://127.0.0.1:8080/v1/users/mara/feed"#;
-
-impl TokenArgs {
-    pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
-        let config = session.load()?;
-        let tokens = UserTokens::new(&config.tokens.audience, config.tokens.keys);
-        let (now, lifetime) = (SystemClock.now(), TimeDelta::hours(self.hours.into()));
-        let Some(token) = tokens.issue(&self.user, now, lifetime)? else {
-            let what = "no HS256 key is configured to sign a token with";
-            let next = "tokens.secret in tidings.toml, or TIDINGS_TOKENS_SECRET: the output of \
-                        openssl rand -hex 32";
-            return Err(Refusal::new(what, next).into());
-        };
-        let screen = &mut *session.screen;
-        screen.line(token.expose())?;
-        let (user, until) = (&self.user, phrases::minute(now + lifetime));
-        screen.note(format!(
-            "gives access to the feed and preferences of {user:?} until {until} UTC"
-        ))?;
-        Ok(Exit::Done)
-    }
 }

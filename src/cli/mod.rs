@@ -43,6 +43,7 @@ mod status;
 mod suppressions;
 #[cfg(target_os = "linux")]
 mod systemd_notify;
+mod token;
 mod transfer;
 mod users;
 mod worker;
@@ -117,7 +118,7 @@ commands! {
     Suppressions(suppressions::Args);
     Users(users::Args);
     Keys(keys::Args);
-    Token(keys::TokenArgs);
+    Token(token::Args);
     Config(session::ConfigArgs);
     Completions(completions_and_man::Args);
     #[command(hide = true)]
