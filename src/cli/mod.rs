@@ -36,6 +36,7 @@ mod printable;
 mod reference_tests;
 mod remaining_work;
 mod screen;
+mod send_test;
 mod serve;
 mod session;
 mod simulate;
@@ -105,7 +106,7 @@ commands! {
     Worker(worker::Args);
     Batches(batches::Args);
     Preview(preview::Args);
-    SendTest(preview::SendTestArgs);
+    SendTest(send_test::Args);
     Deliveries(deliveries::Args);
     Archive(archive::Args);
     Restore(archive::RestoreArgs);

@@ -1,5 +1,4 @@
-//! `tidings preview`: emails and pages as the templates render them; and `tidings send-test`, which
-//! sends one of these emails to the operator's own address.
+//! `tidings preview`: shows emails and pages as the templates render them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,12 +7,9 @@ use clap::Args as Arguments;
 
 use super::session::{Access, App, Exit, Refusal, Session, TemplateUse, stop_on_signal};
 use crate::clock::SystemClock;
-use crate::config::Transport;
-use crate::domain::{Address, BrandName, UserId};
-use crate::email::Outcome;
+use crate::domain::{BrandName, UserId};
 use crate::http::api;
 use crate::operate::preview::{PreviewKind, Previewer};
-use crate::operate::send_test::send_test;
 
 /// Show emails and pages in the browser
 ///
@@ -34,7 +30,7 @@ pub(super) struct Args {
 }
 
 #[derive(Debug, Arguments)]
-struct Subject {
+pub(super) struct Subject {
     /// Use what this user would get now, instead of invented events
     #[arg(long, value_name = "USER")]
     user: Option<UserId>,
@@ -47,7 +43,7 @@ struct Subject {
 }
 
 /// Returns the kind with this name, or all.
-fn kinds(name: Option<&str>) -> Vec<PreviewKind> {
+pub(super) fn kinds(name: Option<&str>) -> Vec<PreviewKind> {
     let is_wanted = |kind: &PreviewKind| name.is_none_or(|name| name == kind.as_str());
     PreviewKind::ALL.into_iter().filter(is_wanted).collect()
 }
@@ -55,7 +51,7 @@ fn kinds(name: Option<&str>) -> Vec<PreviewKind> {
 impl Subject {
     /// Prepares a preview with this configuration. Only a user's own emails need the store. Broken
     /// templates do not prevent it.
-    async fn preview(
+    pub(super) async fn preview(
         &self,
         session: &Session<'_>,
         kinds: Vec<PreviewKind>,
@@ -114,63 +110,5 @@ impl Args {
         screen.line(format!("  templates  {templates}"))?;
         listening.serve_preview(preview, stop_on_signal()?).await?;
         Ok(Exit::Done)
-    }
-}
-
-/// Send a test email to your own address
-///
-/// The configured provider sends it, and its subject says that it is a test. It appears in no feed
-/// and not among the deliveries, and its unsubscribe links do not work. Suppressed addresses get no
-/// test email.
-#[derive(Debug, Arguments)]
-pub(super) struct SendTestArgs {
-    /// Recipient address
-    address: Address,
-    /// Email to send: a digest or a batch
-    #[arg(value_parser = ["digest", "batch"], default_value = "digest")]
-    kind: String,
-    #[command(flatten)]
-    subject: Subject,
-}
-
-impl SendTestArgs {
-    pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
-        let kinds = kinds(Some(&self.kind));
-        let preview = self.subject.preview(session, kinds).await?;
-        let (sheets, notes) = preview.sheets(None).await?;
-        let several = sheets.iter().find(|sheet| sheet.name.ends_with("several"));
-        let Some(sheet) = several.or(sheets.first()) else {
-            return Err(Refusal::new(notes.join("; "), "omitting --user").into());
-        };
-        // The configuration of the brand, whose provider sends the emails of its users.
-        let (config, address) = (&preview.config, &self.address);
-        let outcome = send_test(config, preview.brand.as_ref(), address.clone(), sheet).await?;
-        let screen = &mut *session.screen;
-        let (problem, reason) = match outcome {
-            Outcome::Accepted(provider_id) => {
-                screen.line(match config.mail.transport {
-                    Transport::Outbox => format!("the outbox accepted the email: {provider_id}"),
-                    _ => format!("the provider accepted the email for {address} as {provider_id}"),
-                })?;
-                return Ok(Exit::Done);
-            }
-            Outcome::Unknown(reason) => {
-                let problem = "it is unknown whether it was accepted";
-                screen.warning(format!("{problem}: {reason}; check whether it arrives"))?;
-                return Ok(Exit::Partly);
-            }
-            Outcome::TryLater(reason, _) | Outcome::Deferred(reason) => {
-                ("it was not accepted now, and may be later", reason)
-            }
-            Outcome::Unreachable(reason) => ("the provider could not be reached", reason),
-            Outcome::Refused(reason)
-            | Outcome::Unsendable(reason)
-            | Outcome::RefusedTogether(reason)
-            | Outcome::Undeliverable(reason)
-            | Outcome::Withheld(reason)
-            | Outcome::Stop(reason) => ("it was rejected", reason),
-        };
-        screen.warning(format!("{problem}: {reason}"))?;
-        Ok(Exit::Failed)
     }
 }
