@@ -35,6 +35,7 @@ mod printable;
 #[cfg(test)]
 mod reference_tests;
 mod remaining_work;
+mod restore;
 mod screen;
 mod send_test;
 mod serve;
@@ -109,7 +110,7 @@ commands! {
     SendTest(send_test::Args);
     Deliveries(deliveries::Args);
     Archive(archive::Args);
-    Restore(archive::RestoreArgs);
+    Restore(restore::Args);
     Import(import::Args);
     Export(transfer::Args);
     Status(status::Args);
