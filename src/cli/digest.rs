@@ -9,9 +9,8 @@ use chrono::{DateTime, Utc};
 use clap::Args as Arguments;
 
 use super::exit::causes;
-use super::remaining_work::{
-    FanOutResult, WaitingResult, backlog_lines, read_waiting_emails, show_unfinished,
-};
+use super::fan_out::FanOutResult;
+use super::remaining_work::{WaitingResult, backlog_lines, read_waiting_emails, show_unfinished};
 use super::session::{Access, App, Exit, Refusal, Screen, Session, Stop};
 use super::session::{last_write, phrases, within_grace};
 use crate::domain::{Pause, UserId};

@@ -6,7 +6,7 @@ use clap::{ArgGroup, Args as Arguments};
 
 use super::batches::note_omitted;
 use super::exit::{WithoutKeys, causes};
-use super::remaining_work::FanOutArgs;
+use super::fan_out::FanOutArgs;
 use super::session::{Access, Exit, Session, phrases};
 use crate::domain::details::Actor;
 use crate::domain::name::join_names;

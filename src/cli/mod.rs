@@ -24,6 +24,7 @@ mod doctor;
 mod events;
 mod exit;
 mod explain;
+mod fan_out;
 mod feed;
 mod health;
 mod import;

@@ -15,7 +15,8 @@ use tokio::sync::watch;
 
 use super::digest::{email_outcomes, exit_of_tally, pause_text};
 use super::exit::explain_failure;
-use super::remaining_work::{FanOutResult, backlog_lines, read_waiting_emails, show_unfinished};
+use super::fan_out::FanOutResult;
+use super::remaining_work::{backlog_lines, read_waiting_emails, show_unfinished};
 use super::session::{Access, App, Exit, Screen, Session, Stop};
 use super::session::{last_write, phrases, within_grace};
 use crate::domain::Pause;
