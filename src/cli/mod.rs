@@ -17,6 +17,7 @@ use crate::app::App;
 mod archive;
 mod batches;
 mod completions_and_man;
+mod config;
 mod deliveries;
 mod demo;
 mod digest;
@@ -122,7 +123,7 @@ commands! {
     Users(users::Args);
     Keys(keys::Args);
     Token(token::Args);
-    Config(session::ConfigArgs);
+    Config(config::Args);
     Completions(completions_and_man::Args);
     #[command(hide = true)]
     Man(completions_and_man::ManArgs);

@@ -1,5 +1,5 @@
 //! The context of a command: the flags of every command, the output, the configuration, the store,
-//! and the signals that stop it; and `tidings config`.
+//! and the signals that stop it.
 //!
 //! Commands import their common names from here. A command opens the store itself, so it names its
 //! access where it uses it. Start with [`Session::open`].
@@ -19,7 +19,7 @@ use tracing_subscriber::fmt::time::FormatTime;
 
 use super::printable;
 use crate::clock::{Clock, SystemClock};
-use crate::config::{Config, ConfigProblems, DEFAULTS, LogFormat, Sources};
+use crate::config::{Config, ConfigProblems, LogFormat, Sources};
 use crate::engine;
 use crate::operate::machine;
 use crate::operate::open::is_missing;
@@ -88,7 +88,7 @@ pub(super) type Stop = watch::Receiver<bool>;
 
 impl Session<'_> {
     /// Returns the file of `--config` or `TIDINGS_CONFIG`, or the default file if it exists.
-    fn file(&self) -> Option<PathBuf> {
+    pub(super) fn file(&self) -> Option<PathBuf> {
         let default = || Path::new(DEFAULT_FILE).exists().then(|| DEFAULT_FILE.into());
         self.global.config.clone().or_else(default)
     }
@@ -276,32 +276,4 @@ pub(super) async fn last_write(
         return Ok(write.await?);
     }
     Ok(timeout(LAST_WRITE_LIMIT, write).await.context("the store did not answer in time")??)
-}
-
-/// Show the effective configuration, secrets redacted
-///
-/// Later sources override earlier ones: the defaults, tidings.toml, the environment
-/// (TIDINGS_DIGEST_HOUR sets digest.hour), flags.
-#[derive(Debug, Args)]
-pub(super) struct ConfigArgs {
-    /// Show every option with its default and description, as a start for a tidings.toml
-    #[arg(long)]
-    defaults: bool,
-}
-
-impl ConfigArgs {
-    pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
-        if self.defaults {
-            session.screen.text(DEFAULTS)?;
-            return Ok(Exit::Done);
-        }
-        let config = session.load()?;
-        let path = session.file().map(|path| path.display().to_string());
-        let file = path.as_deref().unwrap_or("no file");
-        let screen = &mut session.screen;
-        screen.line(format!("# From the defaults, {file}, the environment and flags."))?;
-        screen.text(config.redacted.trim_end())?;
-        screen.warnings(&config.warnings)?;
-        Ok(Exit::Done)
-    }
 }
