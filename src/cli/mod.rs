@@ -44,6 +44,7 @@ mod serve;
 mod session;
 mod simulate;
 mod status;
+mod stop;
 mod suppressions;
 #[cfg(target_os = "linux")]
 mod systemd_notify;

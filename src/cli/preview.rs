@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use clap::Args as Arguments;
 
-use super::session::{Access, App, Exit, Refusal, Session, TemplateUse, stop_on_signal};
+use super::session::{Access, App, Exit, Refusal, Session, TemplateUse};
+use super::stop::stop_on_signal;
 use crate::clock::SystemClock;
 use crate::domain::{BrandName, UserId};
 use crate::http::api;

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::Args as Arguments;
 use futures::FutureExt;
 
-use super::session::{Access, App, Exit, Refusal, Screen, Session, Stop, Table, stop_on_signal};
+use super::session::{Access, App, Exit, Refusal, Screen, Session, Table};
+use super::stop::{Stop, stop_on_signal};
 use super::{demo, worker};
 use crate::config::{Config, LogFormat, Sources};
 use crate::demo::Gallery;

@@ -1,26 +1,23 @@
-//! The context of a command: the flags of every command, the output, the configuration, the store,
-//! and the signals that stop it.
+//! The context of a command: the flags of every command, the output, the log, the configuration
+//! and the store.
 //!
 //! Commands import their common names from here. A command opens the store itself, so it names its
 //! access where it uses it. Start with [`Session::open`].
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use futures::future::LocalBoxFuture;
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
 use tracing::subscriber::set_global_default;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::FormatTime;
 
 use super::printable;
+use super::stop::{Stop, stop_on_signal};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, ConfigProblems, LogFormat, Sources};
-use crate::engine;
 use crate::operate::machine;
 use crate::operate::open::is_missing;
 
@@ -82,9 +79,6 @@ pub(super) struct Session<'a> {
     /// Whether opening the store created it.
     pub is_new: bool,
 }
-
-/// Becomes true when the work should stop.
-pub(super) type Stop = watch::Receiver<bool>;
 
 impl Session<'_> {
     /// Returns the file of `--config` or `TIDINGS_CONFIG`, or the default file if it exists.
@@ -194,86 +188,4 @@ impl FormatTime for LogTime {
     fn format_time(&self, out: &mut Writer<'_>) -> std::fmt::Result {
         write!(out, "{}", SystemClock.now().format("%Y-%m-%dT%H:%M:%SZ"))
     }
-}
-
-/// Returns a `Stop` that becomes true at the first SIGTERM or Ctrl-C. The second one ends the
-/// process at once, with exit code 130.
-pub(super) fn stop_on_signal() -> std::io::Result<Stop> {
-    let (stop, stopped) = watch::channel(false);
-    #[cfg(unix)]
-    let mut terminate = {
-        use tokio::signal::unix::{SignalKind, signal};
-        signal(SignalKind::terminate())?
-    };
-    let mut next_signal = async move || {
-        #[cfg(unix)]
-        let terminated = terminate.recv();
-        #[cfg(not(unix))]
-        let terminated = std::future::pending::<()>();
-        tokio::select! {
-            _ = terminated => {}
-            // If Ctrl-C cannot be handled, it ends the process by default.
-            Ok(()) = tokio::signal::ctrl_c() => {}
-        }
-    };
-    tokio::spawn(async move {
-        next_signal().await;
-        tracing::info!("stopping; a second signal ends the process at once");
-        // An error means that the work has already ended.
-        let _ = stop.send(true);
-        next_signal().await;
-        std::process::exit(130);
-    });
-    Ok(stopped)
-}
-
-/// How long a process that stops may take for each of its last writes.
-const LAST_WRITE_LIMIT: Duration = Duration::from_secs(5);
-
-/// Awaits work that ends by itself soon after `stop` turns true. If it has not ended within
-/// `server.grace`, this drops it, releases the leases of this process, and returns `None`. No call
-/// to a provider starts once `stop` is true.
-///
-/// Emails whose calls are dropped stay `sending`, as after a crash. The next worker resolves them
-/// (P5).
-pub(super) async fn within_grace<T>(
-    app: &App,
-    stop: &Stop,
-    work: impl Future<Output = T>,
-) -> Option<T> {
-    app.set_shutdown_signal(stop);
-    let mut stop = stop.clone();
-    let grace = app.config.server.grace.to_std().unwrap_or_default();
-    let grace_ends = async {
-        let must_stop = stop.wait_for(|stop| *stop).await.is_ok();
-        if must_stop {
-            sleep(grace).await;
-        } else {
-            // The sender is gone, so nothing will stop the work.
-            std::future::pending::<()>().await;
-        }
-    };
-    tokio::select! {
-        result = work => return Some(result),
-        () = grace_ends => {}
-    }
-    tracing::warn!(
-        "server.grace is over: requests and work are cut off; later runs continue the work"
-    );
-    if let Err(error) = last_write(true, app.worker().release_leases()).await {
-        let effect = "other processes can continue only once the leases of this one expire";
-        tracing::warn!("{effect}: {error:#}");
-    }
-    None
-}
-
-/// Awaits a write at the end of a command, for at most [`LAST_WRITE_LIMIT`] if the process stops.
-pub(super) async fn last_write(
-    is_stopping: bool,
-    write: impl Future<Output = engine::Result<()>>,
-) -> anyhow::Result<()> {
-    if !is_stopping {
-        return Ok(write.await?);
-    }
-    Ok(timeout(LAST_WRITE_LIMIT, write).await.context("the store did not answer in time")??)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sd_notify::NotifyState;
 
-use super::session::Stop;
+use super::stop::Stop;
 
 /// Reports that the process is ready; then, twice within the time of the watchdog, that it is
 /// alive; and once `stop` becomes true, that it stops.
