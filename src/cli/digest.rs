@@ -8,7 +8,7 @@ use anyhow::Context;
 use chrono::{DateTime, Utc};
 use clap::Args as Arguments;
 
-use super::exit::causes;
+use super::failure_text::causes;
 use super::fan_out::FanOutResult;
 use super::remaining_work::{WaitingResult, backlog_lines, read_waiting_emails, show_unfinished};
 use super::session::{Access, App, Exit, Refusal, Screen, Session, phrases};

@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use clap::{ArgGroup, Args as Arguments};
 
 use super::batches::note_omitted;
-use super::exit::{WithoutKeys, causes};
+use super::failure_text::{WithoutKeys, causes};
 use super::fan_out::FanOutArgs;
 use super::session::{Access, Exit, Session, phrases};
 use crate::domain::details::Actor;

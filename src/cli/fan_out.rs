@@ -4,7 +4,7 @@ use std::io;
 
 use clap::Args;
 
-use super::exit::causes;
+use super::failure_text::causes;
 use super::session::{App, Screen, phrases};
 use crate::config::StoreUrl;
 use crate::engine::Progress;

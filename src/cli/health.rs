@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::Args as Arguments;
 
-use super::exit::{Exit, ServerUnreachable};
-use super::session::Session;
+use super::failure_text::ServerUnreachable;
+use super::session::{Exit, Session};
 use crate::operate::dns_and_web::Web;
 use crate::operate::open::Refusal;
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args as Arguments, ValueEnum};
 
-use super::exit::WithoutKeys;
+use super::failure_text::WithoutKeys;
 use super::fan_out::FanOutArgs;
 use super::session::{Access, Exit, Refusal, Screen, Session, phrases};
 use super::transfer::import_store;

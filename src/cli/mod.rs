@@ -25,6 +25,7 @@ mod doctor;
 mod events;
 mod exit;
 mod explain;
+mod failure_text;
 mod fan_out;
 mod feed;
 mod health;
@@ -53,7 +54,8 @@ mod transfer;
 mod users;
 mod worker;
 
-pub use exit::{Exit, exit_of_failure, explain_failure};
+pub use exit::{Exit, exit_of_failure};
+pub use failure_text::explain_failure;
 use screen::Screen;
 use session::{Global, Level, Session};
 

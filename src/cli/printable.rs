@@ -1,8 +1,9 @@
 //! Makes text safe to print: it cannot move the cursor, turn the direction of a line, or start a
 //! new one.
 //!
-//! All output and all log messages pass through here, in [`super::screen`], [`super::exit`] and
-//! [`super::session`], so no command has to do it. A visible symbol replaces each unsafe character.
+//! All output and all log messages pass through here, in [`super::screen`],
+//! [`super::failure_text`] and [`super::session`], so no command has to do it. A visible symbol
+//! replaces each unsafe character.
 
 use std::borrow::Cow;
 use std::io::{self, Write};

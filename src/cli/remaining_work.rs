@@ -9,7 +9,7 @@ use std::io;
 
 use chrono::{DateTime, Utc};
 
-use super::exit::causes;
+use super::failure_text::causes;
 use super::fan_out::FanOutResult;
 use super::session::{App, Screen, phrases};
 use crate::domain::{Day, PendingCounts, UserId};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args as Arguments;
 
-use super::exit::explain_failure;
+use super::failure_text::explain_failure;
 use super::session::{Access, Exit, Session, phrases};
 use crate::engine::archive::part_number;
 

@@ -14,7 +14,7 @@ use futures::{FutureExt, StreamExt};
 use tokio::sync::watch;
 
 use super::digest::{email_outcomes, exit_of_tally, pause_text};
-use super::exit::explain_failure;
+use super::failure_text::explain_failure;
 use super::fan_out::FanOutResult;
 use super::remaining_work::{backlog_lines, read_waiting_emails, show_unfinished};
 use super::session::{Access, App, Exit, Screen, Session, phrases};
