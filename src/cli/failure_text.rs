@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind};
 
-use super::printable;
+use super::screen::{printable_line, printable_lines};
 use crate::config::ConfigProblems;
 use crate::domain::error_chain::error_chain;
 use crate::operate::open::Refusal;
@@ -36,7 +36,7 @@ pub(super) struct ServerUnreachable {
 pub fn explain_failure(failure: &anyhow::Error) -> String {
     let causes = causes(failure);
     match advice(failure) {
-        Some(next) => format!("error: {causes}\n  try: {}\n", printable::line(&next)),
+        Some(next) => format!("error: {causes}\n  try: {}\n", printable_line(&next)),
         None => format!("error: {causes}\n"),
     }
 }
@@ -47,7 +47,7 @@ pub(super) fn causes(failure: &anyhow::Error) -> String {
     // `Problems` is a list with line breaks of its own. Other errors may quote user input, which
     // must not start a new line.
     let to_printable =
-        if failure.is::<ConfigProblems>() { printable::lines } else { printable::line };
+        if failure.is::<ConfigProblems>() { printable_lines } else { printable_line };
     to_printable(&text).into_owned()
 }
 

@@ -34,7 +34,6 @@ mod init;
 mod keys;
 mod phrases;
 mod preview;
-mod printable;
 #[cfg(test)]
 mod reference_tests;
 mod remaining_work;
@@ -56,7 +55,7 @@ mod worker;
 
 pub use exit::{Exit, exit_of_failure};
 pub use failure_text::explain_failure;
-use screen::Screen;
+use screen::{Screen, printable_lines};
 use session::{Global, Level, Session};
 
 /// Notification feeds and email digests.
@@ -170,7 +169,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
         // Errors quote the arguments, which may contain control characters.
         Err(error) if error.use_stderr() => {
             let text = error.render().to_string();
-            std::io::stderr().write_all(printable::lines(&text).as_bytes())?;
+            std::io::stderr().write_all(printable_lines(&text).as_bytes())?;
             return Ok(Exit::Usage);
         }
         Err(help) => return printed(help.print()),

@@ -1,9 +1,10 @@
 //! The output of a command: lines on standard output, notes and progress on standard error.
 //!
-//! It makes text of users [`printable`]. A closed pipe (`tidings feed … | head`) ends the output,
-//! not the work. With `--json`, every line of standard output is JSON ([`Screen::answer`],
-//! [`Screen::line`]).
+//! Text is made safe to print here, also for failures and log messages ([`printable_line`]), so no
+//! command has to do it. A closed pipe (`tidings feed … | head`) ends the output, not the work.
+//! With `--json`, every line of standard output is JSON ([`Screen::answer`], [`Screen::line`]).
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::time::Duration;
@@ -13,7 +14,6 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use tokio::sync::watch;
 
-use super::printable;
 use crate::engine::Progress;
 
 pub(super) struct Screen {
@@ -50,7 +50,7 @@ impl Screen {
 
     /// Writes a line of text to standard output; with `--json`, as `{"message": …}`.
     pub(super) fn line(&mut self, text: impl Display) -> io::Result<()> {
-        self.write_text(&printable::line(&text.to_string()))
+        self.write_text(&printable_line(&text.to_string()))
     }
 
     /// Writes a line that is safe to print.
@@ -119,7 +119,7 @@ impl Screen {
     /// Writes a value as one line of JSON.
     pub(super) fn json(&mut self, value: &impl Serialize) -> anyhow::Result<()> {
         let text = serde_json::to_string(value)?;
-        Ok(self.write_line(&printable::json(&text))?)
+        Ok(self.write_line(&printable_json(&text))?)
     }
 
     /// With `--json`, writes the answer of a command as one line of JSON. Returns whether it did.
@@ -135,7 +135,7 @@ impl Screen {
         if !self.is_shown {
             return Ok(());
         }
-        writeln!(io::stderr(), "{}", printable::line(&text.to_string()))
+        writeln!(io::stderr(), "{}", printable_line(&text.to_string()))
     }
 
     /// Writes a warning to standard error.
@@ -181,7 +181,7 @@ const GAP: u16 = 2;
 impl Table {
     /// Creates a table with one line per row.
     pub(super) fn new<T>(rows: impl IntoIterator<Item = T>, columns: &[Column<T>]) -> Self {
-        let cell = |text: String| printable::line(&text).into_owned();
+        let cell = |text: String| printable_line(&text).into_owned();
         let cells = |row: T| columns.iter().map(|Column(_, _, text)| cell(text(&row))).collect();
         Self {
             rows: rows.into_iter().map(cells).collect(),
@@ -197,7 +197,7 @@ impl Table {
     /// Adds a row of a name and a value, unless it is empty.
     pub(super) fn add(&mut self, name: &str, value: impl Into<Option<String>>) {
         if let Some(value) = value.into().filter(|value| !value.is_empty()) {
-            let value = printable::line(&value).into_owned();
+            let value = printable_line(&value).into_owned();
             self.rows.push(vec![name.to_owned(), value]);
         }
     }
@@ -298,6 +298,73 @@ impl Drop for Bar {
     }
 }
 
+/// Returns whether a terminal would interpret the character, or display the text after it in
+/// another order.
+fn is_unsafe(c: char) -> bool {
+    let is_format = matches!(c,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}' | '\u{2029}'
+        | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fff9}'..='\u{fffb}');
+    c.is_control() || is_format
+}
+
+/// Returns the visible symbol for an unsafe character.
+fn symbol(c: char) -> char {
+    match c {
+        '\u{0}'..='\u{1f}' => char::from_u32(0x2400 + u32::from(c)).unwrap_or(UNKNOWN),
+        '\u{7f}' => '\u{2421}',
+        _ => UNKNOWN,
+    }
+}
+
+const UNKNOWN: char = '\u{fffd}';
+
+/// Makes text safe to print as a single line: it cannot move the cursor, turn the direction of the
+/// line, or start a new one.
+pub(super) fn printable_line(text: &str) -> Cow<'_, str> {
+    replace(text, is_unsafe)
+}
+
+/// Makes text safe to print, and keeps its line breaks.
+pub(super) fn printable_lines(text: &str) -> Cow<'_, str> {
+    replace(text, |c| is_unsafe(c) && c != '\n')
+}
+
+/// Replaces these characters by symbols. Direction isolates have no width and are omitted.
+fn replace(text: &str, is_replaced: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.contains(&is_replaced) {
+        return Cow::Borrowed(text);
+    }
+    let shown = text.chars().filter(|c| !matches!(c, '\u{2066}'..='\u{2069}'));
+    Cow::Owned(shown.map(|c| if is_replaced(c) { symbol(c) } else { c }).collect())
+}
+
+/// Escapes the unsafe characters of compact JSON. Parsers read the same value.
+fn printable_json(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_unsafe) {
+        return Cow::Borrowed(text);
+    }
+    // All these characters are in the Basic Multilingual Plane, and compact JSON has them only in
+    // strings.
+    let escape = |c| if is_unsafe(c) { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() };
+    Cow::Owned(text.chars().map(escape).collect())
+}
+
+/// A writer for log messages.
+pub(super) struct LogWriter<W>(pub W);
+
+impl<W: Write> Write for LogWriter<W> {
+    /// Each call writes one whole message.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes);
+        self.0.write_all(printable_lines(&text).as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use unicode_width::UnicodeWidthStr;
@@ -357,5 +424,45 @@ mod tests {
     fn a_cell_cannot_move_the_cursor() {
         let table = one("a\x1b[2Jb\nc", Fit::Full);
         assert_eq!(table.lines(None), ["a␛[2Jb␊c"]);
+    }
+
+    #[test]
+    fn control_characters_are_shown_as_symbols() {
+        assert_eq!(printable_line("Žižek, עברית 👩\u{200d}🎨"), "Žižek, עברית 👩\u{200d}🎨");
+        assert_eq!(printable_line("a\u{1b}[2J\r\n\tb\u{9b}\u{7f}"), "a␛[2J␍␊␉b\u{fffd}␡");
+        assert_eq!(printable_line("safe\u{202e}gpj.exe\u{2069}"), "safe\u{fffd}gpj.exe");
+        assert_eq!(printable_lines("one\n\u{1b}two\n"), "one\n␛two\n");
+    }
+
+    #[test]
+    fn direction_isolates_are_removed() {
+        assert_eq!(
+            printable_line(
+                "3 أعمال من \u{2068}Ada \u{2067}أدا\u{2069}\u{2069}: \u{2066}Ferry\u{2069}"
+            ),
+            "3 أعمال من Ada أدا: Ferry"
+        );
+        assert_eq!(printable_lines("by \u{2068}Ada\nNoor\u{2069}"), "by Ada\nNoor");
+        assert_eq!(printable_line("a\u{2068}b"), "ab");
+    }
+
+    #[test]
+    fn json_escapes_control_characters() {
+        let written = serde_json::to_string("a\u{1b}\u{9b}\u{7f}\u{202e}é").unwrap();
+
+        let shown = printable_json(&written);
+
+        assert!(!shown.contains(is_unsafe), "{shown}");
+        let parsed: String = serde_json::from_str(&shown).unwrap();
+        assert_eq!(parsed, "a\u{1b}\u{9b}\u{7f}\u{202e}é");
+    }
+
+    #[test]
+    fn a_log_message_is_one_safe_line() {
+        let mut log = LogWriter(Vec::new());
+        log.write_all("\u{1b}[31mERROR\u{202e}\u{7}\n".as_bytes()).unwrap();
+
+        let written = String::from_utf8(log.0).unwrap();
+        assert_eq!(written, "␛[31mERROR\u{fffd}␇\n");
     }
 }

@@ -14,7 +14,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::FormatTime;
 
-use super::printable;
+use super::screen::LogWriter;
 use super::stop::{Stop, stop_on_signal};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, ConfigProblems, LogFormat, Sources};
@@ -167,7 +167,7 @@ impl Session<'_> {
         let filter = EnvFilter::new(format!("{others},tidings={ours},actix_http={requests}"));
         let logger = tracing_subscriber::fmt()
             .with_env_filter(filter)
-            .with_writer(|| printable::LogWriter(std::io::stderr()))
+            .with_writer(|| LogWriter(std::io::stderr()))
             .with_ansi(false)
             .with_timer(LogTime)
             .with_target(false);
