@@ -4,10 +4,9 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use clap::{Args as Arguments, CommandFactory};
+use clap::Args as Arguments;
 use clap_complete::Shell;
 
-use super::Cli;
 use super::session::{Exit, Session};
 
 /// Print a script that completes commands and options in your shell
@@ -21,10 +20,10 @@ pub(super) struct Args {
 }
 
 impl Args {
-    pub(super) async fn run(&self, _: &mut Session<'_>) -> anyhow::Result<Exit> {
-        let (mut script, mut tidings) = (Vec::new(), Cli::command());
+    pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
+        let (mut script, mut tidings) = (Vec::new(), (session.command_line)());
         clap_complete::generate(self.shell, &mut tidings, "tidings", &mut script);
-        super::printed(std::io::stdout().write_all(&script))
+        Exit::of_printing(std::io::stdout().write_all(&script))
     }
 }
 
@@ -37,9 +36,9 @@ pub(super) struct ManArgs {
 }
 
 impl ManArgs {
-    pub(super) async fn run(&self, _: &mut Session<'_>) -> anyhow::Result<Exit> {
+    pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
         std::fs::create_dir_all(&self.folder)?;
-        clap_mangen::generate_to(Cli::command(), &self.folder)?;
+        clap_mangen::generate_to((session.command_line)(), &self.folder)?;
         Ok(Exit::Done)
     }
 }

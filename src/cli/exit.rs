@@ -3,6 +3,7 @@
 //! 0: everything was done. 1: an error ended the command, or every part failed. 2: the request was
 //! wrong, and nothing was changed. 3: some parts failed or need attention.
 
+use std::io;
 use std::process::ExitCode;
 
 use crate::config::ConfigProblems;
@@ -30,6 +31,14 @@ impl Exit {
             (_, 0) => Self::Done,
             (0, _) => Self::Failed,
             _ => Self::Partly,
+        }
+    }
+
+    /// Returns the result of printing. The reader may close the pipe early, as `head` does.
+    pub(super) fn of_printing(result: io::Result<()>) -> anyhow::Result<Self> {
+        match result {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+            _ => Ok(Self::Done),
         }
     }
 

@@ -5,10 +5,10 @@
 //! on failure ([`exit`]). Start with [`events`]; [`demo`] runs the main commands in turn.
 
 use std::ffi::OsString;
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::sync::LazyLock;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 
@@ -34,8 +34,6 @@ mod init;
 mod keys;
 mod phrases;
 mod preview;
-#[cfg(test)]
-mod reference_tests;
 mod remaining_work;
 mod restore;
 mod screen;
@@ -154,6 +152,7 @@ impl Command {
             screen,
             demo,
             run_command: run_in_demo,
+            command_line: Cli::command,
             default_level: self.default_level(),
             options: Vec::new(),
             is_new: false,
@@ -172,7 +171,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
             std::io::stderr().write_all(printable_lines(&text).as_bytes())?;
             return Ok(Exit::Usage);
         }
-        Err(help) => return printed(help.print()),
+        Err(help) => return Exit::of_printing(help.print()),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let mut screen = Screen::new(true, global.json);
@@ -181,14 +180,6 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
     // runtime is leaked.
     std::mem::forget(runtime);
     result
-}
-
-/// Returns the result of a command that only prints. The reader may close the pipe, as `head` does.
-fn printed(result: std::io::Result<()>) -> anyhow::Result<Exit> {
-    match result {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(Exit::Done),
-    }
 }
 
 /// Runs a command of the demo's story.
@@ -203,3 +194,6 @@ fn run_in_demo<'a>(
     };
     run.boxed_local()
 }
+
+#[cfg(test)]
+mod reference_tests;
