@@ -20,9 +20,10 @@ mod rows;
 mod schema;
 mod stacks;
 mod suppressions;
-#[cfg(test)]
-mod tests;
 mod transfer;
 mod users;
 
 pub use connections::Sqlite;
+
+#[cfg(test)]
+mod tests;
