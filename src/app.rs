@@ -164,13 +164,17 @@ impl App {
     }
 }
 
-/// Declares a method for each use case: `scrape -> MetricsService { context, cache: scrape_cache }
-/// with backlog;` expands to
+/// Declares a method for each use case. The names in braces are fields of [`App`], and those after
+/// `with` are its methods. `scrape -> MetricsService { context, cache: scrape_cache } with backlog;`
+/// expands to
 ///
 /// ```text
 /// pub fn scrape(&self) -> MetricsService {
-///     let (context, cache) = (self.context.clone(), self.scrape_cache.clone());
-///     MetricsService { context, cache, backlog: self.backlog() }
+///     MetricsService {
+///         context: self.context.clone(),
+///         cache: self.scrape_cache.clone(),
+///         backlog: self.backlog(),
+///     }
 /// }
 /// ```
 macro_rules! services {

@@ -21,7 +21,7 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
-        let (mut script, mut tidings) = (Vec::new(), (session.command_line)());
+        let (mut script, mut tidings) = (Vec::new(), (session.define_commands)());
         clap_complete::generate(self.shell, &mut tidings, "tidings", &mut script);
         Exit::of_printing(std::io::stdout().write_all(&script))
     }
@@ -38,7 +38,7 @@ pub(super) struct ManArgs {
 impl ManArgs {
     pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
         std::fs::create_dir_all(&self.folder)?;
-        clap_mangen::generate_to((session.command_line)(), &self.folder)?;
+        clap_mangen::generate_to((session.define_commands)(), &self.folder)?;
         Ok(Exit::Done)
     }
 }

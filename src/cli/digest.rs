@@ -95,7 +95,7 @@ impl Args {
             return self.show_stopped(screen);
         };
         let waiting = if self.dry_run {
-            result.notes = dry_run_notes(app, &result.dry_run_emails).await?;
+            result.notes.extend(dry_run_notes(app, &result.dry_run_emails).await?);
             Ok(WaitingEmails::default())
         } else {
             let note = record(app, &result).await;
@@ -113,7 +113,7 @@ impl Args {
     }
 
     /// Fans out accepted events and runs the digests. Fails if no email was sent before a failure.
-    /// Returns `None` for a dry run that `server.grace` cut off, because its counts are lost.
+    /// Returns `None` for a dry run that `server.grace` cut off: its counts are incomplete.
     async fn work(
         &self,
         app: &App,

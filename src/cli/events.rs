@@ -106,16 +106,19 @@ impl NotifyArgs {
         let mut add_failure = |what: &str, error: engine::Error| {
             failures.push(format!("{what} could not be determined: {}", causes(&error.into())));
         };
-        let fanout = app.notify().find(receipt.id).await;
-        let fanout = fanout.map_err(|error| add_failure("the progress of the fan-out", error));
-        let not_started = (FanoutState::Pending, FanoutCounts::default());
-        let progress = fanout.ok().map(|fanout| {
-            fanout.map_or(not_started, |fanout| (fanout.state, fanout.progress.counts))
-        });
+        let progress = match app.notify().find(receipt.id).await {
+            Ok(Some(fanout)) => Some((fanout.state, fanout.progress.counts)),
+            Ok(None) => Some((FanoutState::Pending, FanoutCounts::default())),
+            Err(error) => {
+                add_failure("the progress of the fan-out", error);
+                None
+            }
+        };
         let warnings = app.name_lookup().warnings(&request).await;
-        let mut warnings = warnings
-            .map_err(|error| add_failure("which users will not see it", error))
-            .unwrap_or_default();
+        let mut warnings = warnings.unwrap_or_else(|error| {
+            add_failure("which users will not see it", error);
+            Vec::new()
+        });
         let exit = Exit::Done.partly_unless(fanned_out.is_complete() && failures.is_empty());
         if !failures.is_empty() {
             warnings.append(&mut failures);

@@ -1,4 +1,5 @@
-//! How failures are printed: the causes on one line, followed by a suggestion if there is one.
+//! How failures are printed: the causes on one line, followed by a suggestion if there is one. Also
+//! two kinds of failures that only commands have.
 
 use std::io::{self, ErrorKind};
 
@@ -44,7 +45,7 @@ pub fn explain_failure(failure: &anyhow::Error) -> String {
 /// Joins the failure and its causes with colons.
 pub(super) fn causes(failure: &anyhow::Error) -> String {
     let text = error_chain(&**failure);
-    // `Problems` is a list with line breaks of its own. Other errors may quote user input, which
+    // `ConfigProblems` is a list with line breaks of its own. Other errors may quote user input, which
     // must not start a new line.
     let to_printable =
         if failure.is::<ConfigProblems>() { printable_lines } else { printable_line };

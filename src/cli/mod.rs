@@ -152,7 +152,7 @@ impl Command {
             screen,
             demo,
             run_command: run_in_demo,
-            command_line: Cli::command,
+            define_commands: Cli::command,
             default_level: self.default_level(),
             options: Vec::new(),
             is_new: false,

@@ -1,7 +1,6 @@
 //! The output of a command: lines on standard output, notes and progress on standard error.
 //!
-//! Text is made safe to print here, also for failures and log messages ([`printable_line`]), so no
-//! command has to do it. A closed pipe (`tidings feed … | head`) ends the output, not the work.
+//! Text is made safe to print here ([`printable_line`]), so no command has to do it. A closed pipe (`tidings feed … | head`) ends the output, not the work.
 //! With `--json`, every line of standard output is JSON ([`Screen::answer`], [`Screen::line`]).
 
 use std::borrow::Cow;

@@ -73,7 +73,7 @@ pub(super) struct Session<'a> {
     /// Runs the commands of a demo's story.
     pub run_command: RunCommand,
     /// The definition of all commands.
-    pub command_line: fn() -> clap::Command,
+    pub define_commands: fn() -> clap::Command,
     /// The log level without `--log`.
     pub default_level: Level,
     /// The configuration options that the command's own flags set.

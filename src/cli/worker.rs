@@ -24,7 +24,7 @@ use crate::engine;
 use crate::engine::worker::{HEARTBEAT_INTERVAL, WorkerPart};
 use crate::http::api::MetricsServer;
 use crate::mutex::lock;
-use crate::wire::run_report::{Round, Tally};
+use crate::wire::run_report::{EarlyEnd, Round, Tally};
 use crate::wire::status::DigestActivity;
 
 /// Fan out events, and send batches and digests when they are due
@@ -55,10 +55,13 @@ async fn run_once(app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result
     let (worker, mut round) = (app.worker(), Round::default());
     let result = within_grace(app, stop, worker.round_into(&mut round, &mut None, stop)).await;
     let is_stopping = *stop.borrow();
-    let released = match result {
-        Some(_) => last_write(is_stopping, worker.release_leases()).await,
+    let released = match (&result, &mut round.digests) {
+        (Some(_), _) => last_write(is_stopping, worker.release_leases()).await,
         // At the end of the grace, `within_grace` has released the leases.
-        None => Ok(()),
+        (None, digests) => {
+            digests.iter_mut().for_each(|report| report.ended = Some(EarlyEnd::Stopped));
+            Ok(())
+        }
     };
     result.transpose()?;
     let now = app.context.clock.now();
@@ -205,7 +208,7 @@ impl WorkerState {
         if self.failures.remove(&part).is_some() {
             tracing::info!("worker: works again");
         }
-        // Only rounds of this part show reliably whether a pause is in effect.
+        // Only rounds that send emails show reliably whether a pause is in effect.
         if part == WorkerPart::SendingEmails && self.paused != round.paused {
             match &round.paused {
                 Some(pause) => tracing::error!("worker: no email is sent: {}", pause_text(pause)),

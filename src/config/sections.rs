@@ -1,4 +1,5 @@
-//! The sections of the configuration, except `[mail]`, `[brands]` and `[types]`.
+//! Reads sections of the configuration: `[site]`, `[server]`, `[tokens]`, `[feed]`, `[fanout]`,
+//! `[digest]`, `[delivery]`, `[hooks]`, `[metrics]` and `[log]`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
@@ -38,6 +39,7 @@ macro_rules! section {
         }
     };
 }
+
 section! {
     /// The section `[fanout]`, validated.
     #[derive(Debug, Clone, Copy)]

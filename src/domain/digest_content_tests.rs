@@ -1,4 +1,4 @@
-//! Tests of the module `digest`.
+//! Tests of the module `digest_content`.
 
 mod assembling {
     //! Tests of the sections, order, limits and totals of a digest.

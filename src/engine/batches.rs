@@ -80,7 +80,7 @@ impl BatchService {
             let at = self.context.clock.now();
             let (mut changed, mut joins_of_changed) = (Vec::new(), Vec::new());
             for (joins, accumulator) in remaining.into_iter().zip(accumulators) {
-                if let Some(accumulator) = self.join_accumulator(joins, accumulator, at) {
+                if let Some(accumulator) = self.join_events(joins, accumulator, at) {
                     changed.push(accumulator);
                     joins_of_changed.push(joins);
                 }
@@ -106,7 +106,7 @@ impl BatchService {
 
     /// Adds these events to an accumulator, which is new if `stored` is `None`. Returns `None` if
     /// all of them have joined before.
-    fn join_accumulator(
+    fn join_events(
         &self,
         joins: &[Join],
         stored: Option<Accumulator>,

@@ -23,11 +23,11 @@ use crate::domain::{
 use crate::store::{ClaimLimit, ClaimedFanouts, PushOutcome, Result};
 use crate::wire::run_report::FannedOut;
 
+mod linger;
 mod page;
-mod waiting;
 
+pub use linger::WaitingFanouts;
 use page::{AudiencePage, AudienceScan};
-pub use waiting::WaitingFanouts;
 
 /// The most small fan-outs that a claim returns in addition.
 const MAX_SMALL: usize = 2_048;

@@ -51,7 +51,8 @@ named_enum! {
     }
 }
 
-/// Counts the emails of a sender when it is dropped, also while it is sending.
+/// Copies the counts of its sender into `counts` when it is dropped, so that a round that is cut off
+/// has them too.
 struct CountedSender<'a> {
     sender: Sender,
     counts: &'a mut Tally,
@@ -85,8 +86,8 @@ impl Worker {
         Ok(round)
     }
 
-    /// Does the same, and reports into `round`, which also has the counts so far if the round fails
-    /// or is dropped. A part that did not end counts only its emails.
+    /// Does the same, and reports into `round`. If the round fails or is dropped, `round` has the
+    /// counts so far, except those of an unfinished fan-out, drain of batches or cleanup.
     pub async fn round_into(
         &self,
         round: &mut Round,

@@ -1,5 +1,5 @@
-//! Whole days: their documents as lines, the checksum of a day, and how to restore a stack to which
-//! other programs have written meanwhile ([`merge`]).
+//! Whole days: their documents as lines, the checksum of such lines, and how to restore a stack to
+//! which other programs have written meanwhile ([`merge`]).
 //!
 //! Days with equal sums hold the same documents, byte for byte and in the same order. An export is
 //! verified by its sum, and a day is dropped only if its sum matches.

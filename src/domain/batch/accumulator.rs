@@ -203,7 +203,7 @@ impl Accumulator {
     }
 
     fn remember_fanouts(&mut self, mut fanouts: Vec<Id>, now: DateTime<Utc>) {
-        // The fan-outs of batches filed shortly before join this group and expire with it.
+        // If the last group is recent, these fan-outs join it and expire with it.
         let is_recent = |last: &mut FiledFanouts| {
             now - last.at < GROUP_INTERVAL && last.joined.len() < MAX_REMEMBERED_FANOUTS
         };

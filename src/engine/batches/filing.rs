@@ -81,8 +81,8 @@ impl BatchService {
         deliveries
     }
 
-    /// Creates the deliveries of the filed batches with these ids that are closing. The worker that
-    /// filed them may have opened none.
+    /// Creates deliveries for the stored batches with these ids that are closing. Their events are
+    /// emailed even if the worker that filed them has opened no delivery.
     async fn create_deliveries_of_stored(
         &self,
         ids: &[Id],
@@ -107,8 +107,9 @@ impl BatchService {
         Delivery::new(DeliveryId::batch(batch.id), batch.user.clone(), source, marker, now)
     }
 
-    /// Removes filed batches from their stored accumulators, which keep the queue position of the
-    /// last email. `filed` has an earlier state of each accumulator, with only its filed batches.
+    /// Removes filed batches from their stored accumulators, stores the queue position of the last
+    /// email there, and ends their leases. `filed` has an earlier state of each accumulator, with
+    /// only its filed batches.
     async fn remove_filed_batches(
         &self,
         filed: Vec<Accumulator>,

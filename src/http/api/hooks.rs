@@ -12,7 +12,7 @@ use super::route::routes;
 use crate::app::App;
 use crate::engine::feedback::{Error, HookRejection};
 
-routes! {HOOKS under "":
+routes! {ROUTES under "":
     "/hooks/{provider}" => {post open: report}
 }
 

@@ -39,11 +39,11 @@ pub const V1_ROUTES: &[RouteTable] = &[
     users::ROUTES,
     objects::ROUTES,
     batches::ROUTES,
-    suppressions::SUPPRESSIONS,
+    suppressions::ROUTES,
 ];
 
 /// The routes that need no key.
-pub const OPEN_ROUTES: &[RouteTable] = &[monitoring::HEALTH, caching::ROUTES, hooks::HOOKS];
+pub const OPEN_ROUTES: &[RouteTable] = &[monitoring::HEALTH, caching::ROUTES, hooks::ROUTES];
 
 /// The routes for Prometheus.
 pub const METRICS_ROUTES: &[RouteTable] = &[monitoring::METRICS];

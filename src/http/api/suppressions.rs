@@ -13,7 +13,7 @@ use crate::engine::feedback::suppressions::SuppressionInput;
 use crate::wire::AcceptedCount;
 use crate::wire::suppression::{SuppressionPage, SuppressionView};
 
-routes! {SUPPRESSIONS under "/v1":
+routes! {ROUTES under "/v1":
     "/suppressions" => {get read ["after", "limit"]: page, post admin bulk: post}
     "/suppressions/{address}" => {get read: get, delete admin: delete}
 }

@@ -9,7 +9,7 @@ use crate::domain::{DeliveryState, Id};
 use crate::store::{ExpiringRecords, Result};
 
 impl Mongo {
-    /// Deletes at most `limit` records that expired before this time. Returns their number.
+    /// Deletes at most `limit` records from before this time, the oldest first. Returns their number.
     pub(super) async fn delete_expired(
         &self,
         what: ExpiringRecords,

@@ -21,7 +21,6 @@ use crate::domain::object::ModelMapping;
 use crate::domain::{Day, Id, Lease, ModelName};
 use crate::mutex::lock;
 
-mod app_models;
 mod append_events;
 mod batches;
 mod bulk;
@@ -33,6 +32,7 @@ mod expired;
 mod feedback;
 mod grouped_updates;
 mod journal;
+mod mapped_models;
 mod objects;
 mod patience;
 mod reads;

@@ -1,4 +1,4 @@
-//! Objects, and retractions of events about them. [`super::app_models`] reads models in the
+//! Objects, and retractions of events about them. [`super::mapped_models`] reads models in the
 //! application's collections.
 //!
 //! `data` is returned exactly as written: it is stored as JSON text in `data_json`. Earlier

@@ -21,7 +21,7 @@ record! {
 }
 
 record! {
-    /// The fan-outs of a filed batch, and when it was filed.
+    /// See [`FiledFanouts`].
     FiledFanoutsRecord of FiledFanouts { at: Time, joined: StoredIds; }
 }
 

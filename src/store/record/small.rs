@@ -32,7 +32,7 @@ record! {
 }
 
 record! {
-    /// See [`Retraction`]. On MongoDB, `_id` holds `t` and `o`.
+    /// See [`Retraction`]. On MongoDB, `_id` holds the type and the object.
     RetractionRecord of Retraction as "retraction" {
         kind = "t": CompactString, object = "o": CompactString, at: StoredId;
     }

@@ -9,7 +9,7 @@ use crate::domain::Id;
 use crate::store::{ExpiringRecords, Result};
 
 impl Sqlite {
-    /// Deletes at most `limit` records that expired before this time. Returns their number.
+    /// Deletes at most `limit` records from before this time, the oldest first. Returns their number.
     pub(super) async fn delete_expired(
         &self,
         kind: ExpiringRecords,

@@ -14,7 +14,6 @@ mod entry_text;
 mod expired;
 mod feedback;
 mod journal;
-mod near;
 mod objects;
 mod rows;
 mod schema;
@@ -22,6 +21,7 @@ mod stacks;
 mod suppressions;
 mod transfer;
 mod users;
+mod users_near_point;
 
 pub use connections::Sqlite;
 

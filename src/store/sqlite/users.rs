@@ -6,10 +6,10 @@ use rusqlite::Transaction;
 use super::Sqlite;
 use super::coordination::notify;
 use super::journal::forget_actor;
-use super::near::{cell, find_near};
 use super::rows::{
     Fields, RowTable, Statements as _, first_as_text, json_list, lower_bound_operator, to_fields,
 };
+use super::users_near_point::{cell, find_near};
 use crate::domain::{
     Address, Cadence, ChangeNotice, DueUserFilter, FollowKey, Id, Inbox, User, UserId,
 };

@@ -26,6 +26,7 @@ use crate::engine::{Error, Result, crash, task_output};
 enum Halt {
     /// The checks of its emails are too old.
     Stale,
+    /// The throttle permits no call.
     Closed(ThrottleState),
     /// A call failed, or the state of the throttle could not be read.
     Failed(Error),

@@ -1,6 +1,6 @@
-//! Links that stop emails: of a type, outside the digest, the digest, a follow, a topic, or all.
+//! What a link in an email can stop: a type, all but digests, digests, a follow, a topic, or all.
 //!
-//! A link stops the emails of its kind and changes nothing else (P7). If the user turns them on
+//! An action stops the emails of its kind and changes nothing else (P7). If the user turns them on
 //! again, no older event is emailed ([`User::into_replacement_of`]). Mandatory types are still
 //! emailed, and feeds still show the events.
 
@@ -149,5 +149,5 @@ impl User {
 }
 
 #[cfg(test)]
-#[path = "stop_link_tests.rs"]
+#[path = "stop_action_tests.rs"]
 mod tests;

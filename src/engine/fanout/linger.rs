@@ -83,5 +83,5 @@ impl WaitState {
 }
 
 #[cfg(test)]
-#[path = "waiting_tests.rs"]
+#[path = "linger_tests.rs"]
 mod tests;
