@@ -165,8 +165,8 @@ impl App {
 }
 
 /// Declares a method for each use case. The names in braces are fields of [`App`], and those after
-/// `with` are its methods. `scrape -> MetricsService { context, cache: scrape_cache } with backlog;`
-/// expands to
+/// `with` are its methods. `scrape -> MetricsService { context, cache: scrape_cache } with
+/// backlog;` expands to
 ///
 /// ```text
 /// pub fn scrape(&self) -> MetricsService {

@@ -45,8 +45,8 @@ pub fn explain_failure(failure: &anyhow::Error) -> String {
 /// Joins the failure and its causes with colons.
 pub(super) fn causes(failure: &anyhow::Error) -> String {
     let text = error_chain(&**failure);
-    // `ConfigProblems` is a list with line breaks of its own. Other errors may quote user input, which
-    // must not start a new line.
+    // `ConfigProblems` is a list with line breaks of its own. Other errors may quote user input,
+    // which must not start a new line.
     let to_printable =
         if failure.is::<ConfigProblems>() { printable_lines } else { printable_line };
     to_printable(&text).into_owned()

@@ -14,9 +14,10 @@ use crate::wire::transfer::{ImportAnswer, ImportReport};
 
 /// Import users, follows, objects or events from NDJSON, or a whole store
 ///
-/// One JSON object per line; gzip and Zstandard are recognized. Bad lines are reported with their
-/// number, field and reason, and skipped. Importing the same file again changes nothing. `store`
-/// imports a folder of `tidings export` into an empty store, then compares both.
+/// One JSON object per line; gzip and Zstandard are recognized. A user or an object replaces the
+/// record with its id. Bad lines are reported with their number, field and reason, and skipped.
+/// Importing the same file again changes nothing. `store` imports a folder of `tidings export` into
+/// an empty store, then compares both.
 #[derive(Debug, Arguments)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Args {

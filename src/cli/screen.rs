@@ -1,7 +1,8 @@
 //! The output of a command: lines on standard output, notes and progress on standard error.
 //!
-//! Text is made safe to print here ([`printable_line`]), so no command has to do it. A closed pipe (`tidings feed … | head`) ends the output, not the work.
-//! With `--json`, every line of standard output is JSON ([`Screen::answer`], [`Screen::line`]).
+//! Text is made safe to print here ([`printable_line`]), so no command has to do it. A closed pipe
+//! (`tidings feed … | head`) ends the output, not the work. With `--json`, every line of standard
+//! output is JSON ([`Screen::answer`], [`Screen::line`]).
 
 use std::borrow::Cow;
 use std::fmt::Display;

@@ -99,7 +99,10 @@ impl Args {
             "in this process; --no-worker omits it"
         };
         let (key, key_text) = match config.server.key {
-            Some(_) => ("$KEY", "the configured one (server.key), $KEY below".to_owned()),
+            Some(_) => {
+                let source = "the configured one (server.key or TIDINGS_SERVER_KEY)";
+                ("$TIDINGS_SERVER_KEY", source.to_owned())
+            }
             None => (key, format!("{key}, generated for this run; server.key sets one")),
         };
         let mut facts = Table::facts();

@@ -51,8 +51,8 @@ named_enum! {
     }
 }
 
-/// Copies the counts of its sender into `counts` when it is dropped, so that a round that is cut off
-/// has them too.
+/// Copies the counts of its sender into `counts` when it is dropped, so that a round that is cut
+/// off has them too.
 struct CountedSender<'a> {
     sender: Sender,
     counts: &'a mut Tally,

@@ -9,7 +9,8 @@ use crate::domain::{DeliveryState, Id};
 use crate::store::{ExpiringRecords, Result};
 
 impl Mongo {
-    /// Deletes at most `limit` records from before this time, the oldest first. Returns their number.
+    /// Deletes at most `limit` records from before this time, the oldest first. Returns their
+    /// number.
     pub(super) async fn delete_expired(
         &self,
         what: ExpiringRecords,

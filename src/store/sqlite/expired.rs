@@ -9,7 +9,8 @@ use crate::domain::Id;
 use crate::store::{ExpiringRecords, Result};
 
 impl Sqlite {
-    /// Deletes at most `limit` records from before this time, the oldest first. Returns their number.
+    /// Deletes at most `limit` records from before this time, the oldest first. Returns their
+    /// number.
     pub(super) async fn delete_expired(
         &self,
         kind: ExpiringRecords,
