@@ -73,8 +73,8 @@ pub struct DayNote {
     pub id: Id,
     /// When the note was written.
     pub at: DateTime<Utc>,
-    /// The backlog at the last full scan of the day. `None` if the day has changed since or was not
-    /// scanned.
+    /// The part of the backlog that can be emailed, at the last full scan of the day. `None` if the
+    /// day has changed since or was not scanned.
     #[serde(default, alias = "owed", skip_serializing_if = "Option::is_none")]
     pub mailable: Option<PendingCounts>,
     /// The same for users who may not be emailed; `None` in notes of older versions.
@@ -112,8 +112,8 @@ impl DayNote {
         self.mailable.is_some_and(|counts| counts.is_zero())
     }
 
-    /// Returns whether the day is clear but may contain events of users who cannot be emailed.
-    /// Older versions did not count those.
+    /// Returns whether all of the backlog, if any, is of users who may not be emailed. Older
+    /// versions did not count those.
     pub fn has_only_blocked(&self) -> bool {
         self.has_no_mailable() && self.blocked.is_none_or(|counts| !counts.is_zero())
     }
@@ -146,7 +146,7 @@ impl DigestDays {
         self.first <= day && day < self.window.first()
     }
 
-    /// Returns whether the backlog of the day has expired.
+    /// Returns whether the day is older than `digest.max_age`, so that its backlog expires.
     pub fn is_expired(&self, day: Day) -> bool {
         day < self.first
     }

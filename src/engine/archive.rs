@@ -132,7 +132,7 @@ impl ArchiveService {
         };
         if sum.records == 0 {
             let is_dropped = store.drop_day(day, &sum).await?;
-            // If it was not empty when it was listed, another process has archived it since.
+            // Otherwise, another process has archived it since it was listed, or writes to it now.
             let was_empty = is_dropped && stacks == 0;
             let fate = if was_empty { DayFate::Dropped { file: None } } else { DayFate::Leased };
             return Ok(fate);
@@ -166,12 +166,13 @@ impl ArchiveService {
             return Ok(Some(DayFate::Busy));
         }
         let unexpired = self.unexpired_backlog(day, request.dry_run).await?;
-        let PendingCounts { users: people, events } = unexpired;
-        Ok((!unexpired.is_zero()).then_some(DayFate::NotEmailed { users: people, events }))
+        let PendingCounts { users, events } = unexpired;
+        Ok((!unexpired.is_zero()).then_some(DayFate::NotEmailed { users, events }))
     }
 
-    /// Returns the wanted events of the day that no digest included and that have not expired. If
-    /// only users who may not be emailed have any, these expire here once the day is too old.
+    /// Returns the wanted events of the day that no digest included and that have not expired.
+    /// Unless `dry_run`, updates the day's note: if only users who may not be emailed have any,
+    /// these expire here once the day is too old.
     async fn unexpired_backlog(&self, day: Day, dry_run: bool) -> Result<PendingCounts> {
         let old = self.backlog.day(day).await?;
         let DayBacklog { backlog, in_open_deliveries } = self.backlog.count_backlog(day).await?;

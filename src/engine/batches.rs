@@ -125,9 +125,8 @@ impl BatchService {
         (added > 0).then_some(accumulator)
     }
 
-    /// Adds the events in one update, if all batches are open and nothing else changes. Returns
-    /// whether that succeeded for all. Adjacent accumulators with the same events share an
-    /// addition.
+    /// Adds the events in one update, if that changes only open batches. Returns whether that
+    /// succeeded for all. Adjacent accumulators with the same events share an addition.
     async fn append_to_open(&self, by_accumulator: &[&[Join]]) -> store::Result<bool> {
         let at = self.context.clock.now();
         let mut accumulators = Vec::with_capacity(by_accumulator.len());
@@ -166,11 +165,12 @@ impl BatchService {
         if due.is_empty() {
             return Ok(None);
         }
-        let closing = due.iter().filter_map(|accumulator| accumulator.due_batch(now));
-        let quiet_until = quiet_hours_end_by_batch(&self.context, closing.cloned(), now).await?;
+        let due_batches = due.iter().filter_map(|accumulator| accumulator.due_batch(now));
+        let quiet_until =
+            quiet_hours_end_by_batch(&self.context, due_batches.cloned(), now).await?;
         for accumulator in &mut due {
-            let closing = accumulator.due_batch(now);
-            if let Some(until) = closing.and_then(|batch| quiet_until.get(&batch.id)) {
+            let due_batch = accumulator.due_batch(now);
+            if let Some(until) = due_batch.and_then(|batch| quiet_until.get(&batch.id)) {
                 accumulator.defer(*until);
             }
             accumulator.advance(now);
@@ -355,12 +355,12 @@ async fn change_accumulators<T>(
     }
 }
 
-/// Returns when the quiet hours end in which these open batches would close, by batch id. Batches
-/// that would close outside quiet hours are missing (P7).
+/// Returns, by batch id, the end of the quiet hours that delay the closing of these open batches.
+/// Omits batches that no quiet hours delay (P7).
 ///
 /// The user's record is read just before a batch closes, so changes made while it was open count. A
-/// deferral that has ended is not repeated, even if the closer is late. Batches that an operator
-/// closes are not deferred, nor are those whose kept events include a mandatory one.
+/// deferral that has ended is not repeated, even if the worker closes the batch late. Batches that
+/// an operator closes are not deferred, nor are those whose kept events include a mandatory one.
 pub(crate) async fn quiet_hours_end_by_batch(
     context: &Context,
     batches: impl Iterator<Item = Batch>,

@@ -87,7 +87,7 @@ impl DueUser<'_> {
 struct Run<'a> {
     digests: &'a DigestService,
     request: &'a DigestRequest,
-    /// The caller's receiver of the digests of a dry run; `None` for a run that sends.
+    /// The receiver of a dry run's digests; `None` if only counts are needed, or if the run sends.
     on_digest: Option<&'a mut OnDigest<'a>>,
     progress: &'a dyn Progress,
     /// The time of the run.
@@ -315,8 +315,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Returns the rows of the due digests of these users. A dry run opens none: it passes the
-    /// digests to the caller.
+    /// Returns the rows of the due digests of these users. A dry run returns none. It counts the
+    /// digests and passes them to the receiver, if there is one.
     async fn find_rows(&mut self, mut stacks: Vec<UserStacks>) -> Result<Vec<RowToOpen>> {
         let bad: Vec<DefectiveStack> =
             stacks.iter_mut().flat_map(UserStacks::remove_defective).collect();
@@ -372,7 +372,7 @@ impl<'a> Run<'a> {
         if let Some(failed) = &due_user.failed {
             row.marker = failed.marker;
             row.attempts.made = failed.attempts.made;
-            // If the operator asked for it, the retries start over.
+            // A run with `--now` resets the number of retries.
             row.attempts.reopened =
                 if self.request.ignore_hours { 0 } else { failed.attempts.reopened + 1 };
         }

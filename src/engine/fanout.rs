@@ -122,7 +122,7 @@ impl FanOutService {
     }
 
     /// Like [`Self::drain`], but large audiences in quick succession wait up to `linger`: see
-    /// [`waiting`].
+    /// [`linger`].
     pub async fn drain_within(
         &self,
         linger: TimeDelta,
@@ -264,7 +264,7 @@ impl FanOutService {
         Ok((short, long))
     }
 
-    /// Groups fan-outs of the same day, at most `max` of them.
+    /// Groups fan-outs of the same day, with at most `max` in a group.
     fn draft_groups(
         &self,
         fanouts: impl IntoIterator<Item = Fanout>,
@@ -382,12 +382,12 @@ impl FanOutService {
         };
         let default_tz = self.context.config.digest.schedule.tz;
         let now = self.context.clock.now();
-        let held_until = user.quiet_until([&fanout.kind], now, default_tz, policies);
-        Some(BatchPolicy { deferred_until: held_until, ..policy })
+        let deferred_until = user.quiet_until([&fanout.kind], now, default_tz, policies);
+        Some(BatchPolicy { deferred_until, ..policy })
     }
 
-    /// Reads the next users of each unfinished audience without unpushed users. The audiences share
-    /// the size of a page, but at least 500 users of each are read.
+    /// Reads the next users of each unfinished audience whose users so far were all pushed. The
+    /// audiences share the size of a page, but at least 500 users of each are read.
     async fn fetch_users(&self, scans: &mut [AudienceScan]) -> Result<()> {
         let limit = (self.settings().page / scans.len()).max(500);
         let empty = scans.iter_mut().filter(|scan| scan.users.is_empty() && !scan.exhausted);

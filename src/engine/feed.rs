@@ -314,8 +314,9 @@ impl FeedService {
         }
     }
 
-    /// Returns the items that were emailed. At any of the item's positions, a batch marker names
-    /// the event; or a digest marker covers it, and the event's route was the digest.
+    /// Returns the items that no later email will include. At one of their positions, a batch
+    /// marker names the event; or a digest marker covers the position, and the event's route was
+    /// the digest. A flush writes such markers too.
     fn emailed<'a>(&self, feed: &'a UserFeed) -> HashSet<ItemKey<'a>> {
         let was_for_digest = |event: &Event, day: Day, marked_at: DateTime<Utc>| {
             let Some(types) = &feed.window.types else { return true };

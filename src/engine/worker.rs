@@ -1,7 +1,7 @@
 //! Runs the background work: fan-outs, batches, deliveries, digests and cleanup.
 //!
 //! Each part of a round is a step that tests can run without sleeping. The loops around the parts
-//! run concurrently, stop between steps on request, and then release all leases. Start with
+//! run concurrently, stop between steps on request, and then release leases. Start with
 //! [`Worker::run`].
 
 use std::sync::Arc;
@@ -75,7 +75,8 @@ impl Progress for watch::Receiver<bool> {
 
 impl Worker {
     /// Does all work that is due, once. If fanning out fails, emails are still sent, and the result
-    /// contains the error. `last_tick` is the last one at which this worker looked for due digests.
+    /// contains the error. `last_tick` is the last one that this worker has handled, or left to
+    /// another worker.
     pub async fn round(
         &self,
         last_tick: &mut Option<DateTime<Utc>>,
@@ -148,8 +149,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Looks for due digests, once per tick among all workers. The lease only saves work: the
-    /// ledger prevents a second email.
+    /// Looks for due digests, once per tick among all workers. The lease only saves work: the id of
+    /// a delivery prevents a second email.
     async fn tick(
         &self,
         round: &mut Round,
@@ -171,17 +172,19 @@ impl Worker {
         Ok(())
     }
 
-    /// Works until `stop` becomes true, then releases all leases. The parts run concurrently and do
-    /// not wait for each other. A part that fails is reported and retried after a rest.
+    /// Works until `stop` becomes true, then releases leases. The parts run concurrently and do not
+    /// wait for each other. A part that fails is reported and retried after a rest.
     pub async fn run(
         &self,
         stop: watch::Receiver<bool>,
         on_round: impl Fn(WorkerPart, Result<Round>) + Send + Sync,
     ) -> Result<()> {
         let repeat = |part| self.repeat(part, stop.clone(), &on_round).boxed();
-        let (fanning_out, mailing) =
-            (repeat(WorkerPart::FanningOut), repeat(WorkerPart::SendingEmails));
-        futures::join!(fanning_out, mailing, repeat(WorkerPart::Digests));
+        futures::join!(
+            repeat(WorkerPart::FanningOut),
+            repeat(WorkerPart::SendingEmails),
+            repeat(WorkerPart::Digests)
+        );
         self.release_leases().await
     }
 
@@ -218,7 +221,8 @@ impl Worker {
         let _ = tokio::time::timeout(rest, stop.wait_for(|stop| *stop)).await;
     }
 
-    /// Releases all leases, so that other workers can continue at once.
+    /// Releases the leases on fan-outs, deliveries and the digest scan, so that other workers can
+    /// continue at once. Other leases expire.
     pub async fn release_leases(&self) -> Result<()> {
         let owner = &self.context.owner;
         let digest_scan = LeasesToEnd::Lease { name: DIGEST_SCAN_LEASE, owner };
@@ -259,8 +263,8 @@ impl Heartbeat {
 }
 
 impl Activity {
-    /// Records that this process works now, or that it has stopped, unless another worker has
-    /// written since.
+    /// Records that this process works now, or that it has stopped. A stop is not recorded while
+    /// another worker is alive.
     pub async fn record_heartbeat(&self, stopped: bool) -> Result<()> {
         let note = self.context.store.note(WORKER_NOTE).await?;
         let last: Option<Heartbeat> = note.as_deref().and_then(parse);

@@ -113,7 +113,7 @@ pub struct FeedItem {
     pub at: DateTime<Utc>,
     /// The item's state for its reader.
     pub state: ItemState,
-    /// Whether an email covers the event.
+    /// Whether no later email will include the item.
     #[serde(rename = "mailed")]
     pub is_emailed: bool,
     /// The details of the event; flattened in JSON, without unset ones.

@@ -25,9 +25,9 @@ const FANOUT_RETENTION: TimeDelta = TimeDelta::days(1);
 /// The number of remembered fan-outs after which older ones are forgotten. Fan-outs that were filed
 /// together are forgotten together.
 const MAX_REMEMBERED_FANOUTS: usize = 10_000;
-/// The fan-outs of batches that are filed within this time form a group.
+/// Fan-outs join the last group if it was last changed within this time.
 const GROUP_INTERVAL: TimeDelta = TimeDelta::minutes(10);
-/// The number of ended batches above which workers that add events first file them.
+/// If an accumulator has more ended batches than this, a worker that has added events files them.
 pub const MAX_ENDED: usize = 200;
 /// The distance between two emails of an accumulator in the queue. It lets the emails of other
 /// accumulators go between them.
@@ -203,7 +203,8 @@ impl Accumulator {
     }
 
     fn remember_fanouts(&mut self, mut fanouts: Vec<Id>, now: DateTime<Utc>) {
-        // If the last group is recent, these fan-outs join it and expire with it.
+        // If the last group is recent, it is merged with these fan-outs, and expires as if it was
+        // filed now.
         let is_recent = |last: &mut FiledFanouts| {
             now - last.at < GROUP_INTERVAL && last.joined.len() < MAX_REMEMBERED_FANOUTS
         };

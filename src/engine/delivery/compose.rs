@@ -59,7 +59,7 @@ pub struct Compose {
 pub(super) struct BuiltEmail {
     pub row: Delivery,
     pub items: u32,
-    /// Whether its markers are written: the provider once accepted it.
+    /// Whether its markers exist, because its row once was `sent` or `unknown`.
     pub has_markers: bool,
     pub message: Message,
 }
@@ -98,7 +98,7 @@ struct CandidateEvents {
     items: Vec<BatchItem>,
     /// The number of further events, which were counted but not kept.
     omitted: u64,
-    /// Whether its markers are written: the provider once accepted its email.
+    /// Whether its markers exist, because its row once was `sent` or `unknown`.
     has_markers: bool,
 }
 
@@ -224,8 +224,8 @@ impl Compose {
         Ok((user, content?))
     }
 
-    /// Defers a row that belongs to another brand than it is built for. If that brand is
-    /// configured, the row can be claimed at once. Otherwise it is retried until it is, or until it
+    /// Defers a row whose email belongs to another brand than this composer's. If that brand is
+    /// configured, a worker can claim the row at once. Otherwise the row waits for it, until it
     /// expires.
     fn defer_to_brand(
         &self,
@@ -374,8 +374,8 @@ impl Compose {
     /// Checks whether this user may still get the row's email. The error is the reason why not.
     ///
     /// Users who unsubscribed here or at the provider, or want no digests, get mandatory types only
-    /// (P7). An email of those alone has no unsubscribe link, which would not stop the next one.
-    /// Its link to the preferences page remains, which explains this.
+    /// (P7). An email with only these has no unsubscribe link, because unsubscribing would not stop
+    /// the next one. Its link to the preferences page remains, which explains this.
     fn check_allowed<'a>(
         &self,
         row: &Delivery,
@@ -418,8 +418,8 @@ impl Compose {
         })
     }
 
-    /// Returns the brand of an email to this user: of a batch with this key, or of a digest without
-    /// one. The brand of a batch takes precedence over that of its user.
+    /// Returns the brand of an email to this user. `key` is the key of its batch; `None` for a
+    /// digest. The brand of a batch takes precedence over that of its user.
     fn brand_of(user: Option<&User>, key: Option<&BatchKey>) -> Option<BrandName> {
         let of_batch = key.and_then(BatchKey::brand);
         of_batch.or_else(|| user.and_then(|user| user.brand.as_ref())).cloned()

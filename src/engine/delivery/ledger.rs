@@ -30,8 +30,8 @@ use crate::wire::run_report::Tally;
 /// The longest time to write markers before outcomes are recorded. If the process dies first, the
 /// outcomes are unknown.
 const MARKING_TIMEOUT: Duration = Duration::from_secs(5);
-/// The markers of a batch with more fan-outs list only those that are stored, so that a stack
-/// document stays small.
+/// If a batch has more fan-outs than this, its markers list only those with entries in the user's
+/// stacks, so that a stack document stays small.
 const LARGE_BATCH: usize = 500;
 
 /// Writes the state of rows that this process has leased.
@@ -198,8 +198,8 @@ impl Ledger {
     /// the stacks that could not take a marker.
     ///
     /// The order is markers, batches, rows (P2, P4). Each step can be repeated, so another worker
-    /// finishes after a crash. If a document cannot take a marker, its row stays open: its events
-    /// are not emailed again, and the marker is retried while the document exists.
+    /// finishes after a crash. If a document cannot take a marker, the rows of its user stay open:
+    /// its events are not emailed again, and the marker is retried while the document exists.
     pub(super) async fn close(&self, settled: &[(&Delivery, DeliveryState)]) -> Result<()> {
         let (mut digests, mut batches) = (Vec::new(), Vec::new());
         for &(row, state) in settled {
@@ -226,7 +226,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Writes the markers of batches, which list the events that joined, and settles the batches.
+    /// Writes markers with the fan-outs of each batch whose email was or may have been sent. Then
+    /// settles the batches.
     async fn close_batches(&self, settled: &[SettledBatch<'_>]) -> Result<Vec<DefectiveStack>> {
         let store = &self.context.store;
         let flushed: Vec<_> = settled.iter().filter(|batch| batch.state.needs_markers()).collect();

@@ -1,7 +1,8 @@
 //! Decides whether a provider call may start now.
 //!
-//! All processes share pauses, waits and recent outcomes as [`notes`], also with hourly cron jobs.
-//! Rates and concurrent calls are limited in each process. Start with [`Throttle::current_state`].
+//! All processes share pauses, waits and recent outcomes as [`notes`], which also apply to the next
+//! hourly cron job. Rates and concurrent calls are limited in each process. Start with
+//! [`Throttle::current_state`].
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -182,7 +183,7 @@ impl ProviderAccount {
         }
     }
 
-    /// Returns the limits known so far.
+    /// Locks and returns what this process knows about the account.
     pub(super) fn state(&self) -> MutexGuard<'_, AccountState> {
         lock(&self.state)
     }
@@ -199,7 +200,7 @@ impl ProviderAccount {
 }
 
 impl AccountState {
-    /// Updates the limits after a call that the provider saw. Returns how long no call may start.
+    /// Counts a call that the provider saw as answered or lost. Returns how long no call may start.
     ///
     /// There is a wait if the provider named one, or gave no answer in
     /// [`UNANSWERED_CALLS_TO_WAIT`] calls. Then it doubles with each further call.
@@ -299,7 +300,8 @@ impl Throttle {
         })
     }
 
-    /// Returns whether a call may start now, by the notes and the state of this process.
+    /// Returns whether a call may start now, by the notes and the state of this process. While
+    /// sending is paused, discards the outcomes that were not shared yet.
     pub async fn current_state(&self) -> Result<ThrottleState> {
         if self.account.is_shutting_down() {
             return Ok(ThrottleState::Stopping);
@@ -317,9 +319,8 @@ impl Throttle {
         Ok(until.map_or(ThrottleState::Open, ThrottleState::ClosedUntil))
     }
 
-    /// Returns the name of this account's note.
-    fn name_of(&self, note: &str) -> String {
-        format!("{note}{}", self.account.name)
+    fn name_of(&self, prefix: &str) -> String {
+        format!("{prefix}{}", self.account.name)
     }
 
     /// Lets no process call the account before `until`. A longer wait stays.

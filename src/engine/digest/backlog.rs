@@ -1,7 +1,7 @@
 //! The backlog of days that have left the window.
 //!
-//! A full run reads such a day until it finds no wanted event there, and notes the counts. Events
-//! older than `digest.max_age` expire: they are counted once, noted and reported (P3). A note only
+//! Each full run reads such a day and notes the counts, until no wanted event is left. Events older
+//! than `digest.max_age` expire: they are counted once, noted and reported (P3). A note only
 //! replaces the note that was read ([`crate::store::Notes::swap_note`]). If the day changes
 //! meanwhile, the note of that change ([`BacklogService::reset_note`]) is kept.
 
@@ -72,7 +72,7 @@ pub struct OldDays {
     pub blocked: Vec<OldDay>,
     /// Days whose backlog must expire now.
     pub too_old: Vec<OldDay>,
-    /// Days whose events have all expired, some of them without an email.
+    /// Days on which events expired without an email, and no event is left to expire.
     pub expired: Vec<Day>,
 }
 
@@ -183,7 +183,8 @@ impl BacklogService {
         Ok(summary)
     }
 
-    /// Resets the note of a day that a fan-out or a restore changes.
+    /// Discards the counts of a day that a fan-out or a restore changes, so that the next full run
+    /// reads it again. Counts of expired events stay.
     pub async fn reset_note(&self, day: Day, at: DateTime<Utc>) -> store::Result<()> {
         loop {
             let old = self.day(day).await?;
@@ -247,8 +248,9 @@ impl BacklogService {
     /// Returns the wanted events of the days that `is_included` selects, as far as they still
     /// apply, for each user who has any. `users` are the records in the order of the stacks.
     ///
-    /// Users who turned digests off want none. Users who may not be emailed, because they are
-    /// unconfirmed or suppressed or have no address, want what they would get otherwise.
+    /// Users who turned digests off want only mandatory types. Users who may not be emailed,
+    /// because they are unconfirmed or suppressed or have no address, want what they would get
+    /// otherwise.
     pub async fn user_backlogs<'a>(
         &self,
         all_stacks: &'a [UserStacks],
@@ -293,8 +295,8 @@ impl BacklogService {
         Ok(user_backlogs)
     }
 
-    /// Covers all pending events of a user with markers, without an email, in the window and on
-    /// all older days. An event that arrives meanwhile stays pending (P3). Returns the number of
+    /// Marks all pending events of a user as emailed, in the window and on all older days, without
+    /// sending an email. An event that arrives meanwhile stays pending (P3). Returns the number of
     /// pending events, without those that no email may include (retracted, muted or seen ones).
     pub async fn flush(&self, user: &UserId) -> Result<u64> {
         let now = self.context.clock.now();

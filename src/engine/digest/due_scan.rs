@@ -23,7 +23,7 @@ const MAX_DUE_USERS: usize = 200_000;
 /// Users who became due this shortly before a tick are read by the next one too. An event can have
 /// a time before the hour and be accepted after it.
 const SLACK: TimeDelta = SCAN_INTERVAL;
-/// The longest period, with a margin. A digest that failed before it belongs to a past period.
+/// The longest period, with a margin. A digest that was opened before it belongs to a past period.
 const LONGEST_PERIOD: TimeDelta = TimeDelta::days(8);
 
 impl DigestService {
@@ -32,48 +32,49 @@ impl DigestService {
     pub async fn tick(&self, report: &mut DigestReport, progress: &dyn Progress) -> Result<()> {
         let now = self.context.clock.now();
         let full_scan = self.context.config.digest.full_scan;
-        let common = DigestDefaults {
+        let defaults = DigestDefaults {
             schedule: self.context.config.digest.schedule,
             sends_mandatory: self.context.policies.emailed_mandatory_kinds().next().is_some(),
         };
         let store = &self.context.store;
         let note = store.note(DigestScanProgress::NOTE).await?;
-        let ticks = note
+        let last_scan = note
             .as_deref()
-            .and_then(|text| DigestScanProgress::parse(text, &common, full_scan, now));
+            .and_then(|text| DigestScanProgress::parse(text, &defaults, full_scan, now));
         // A user who is not found is skipped until the next full scan, so reads must be current.
         store.catch_up().await?;
         // Read before any stack. The stacks then contain all events from before the oldest pending
         // one.
         let oldest_pending = store.pending(1).await?.oldest;
         let complete_until = oldest_pending.map_or(now, |oldest| oldest.min(now));
-        let users = match &ticks {
-            Some(ticks) => self.users_due_between(&common, ticks.due, now).await?,
+        let users = match &last_scan {
+            Some(last_scan) => self.users_due_between(&defaults, last_scan.due, now).await?,
             None => None,
         };
         let is_full_scan = users.is_none();
         let request = DigestRequest { at: Some(now), users, ..DigestRequest::default() };
         let skipped_open = Run::new(self, &request, report, None, progress).scan().await?;
         if is_complete(report) && !progress.should_stop() {
-            let (last_full_scan, due) = match &ticks {
-                // Too many users are due to read those within [`SLACK`] again.
+            let (last_full_scan, due) = match &last_scan {
+                // This tick was a full scan, because too many users are due. The next one must not
+                // read them again, so it starts without [`SLACK`].
                 Some(_) if is_full_scan => (now, complete_until),
                 // Users with an open email are read again when it has ended.
-                Some(ticks) if skipped_open => {
-                    (ticks.last_full_scan, ticks.due.min(complete_until - SLACK))
+                Some(last_scan) if skipped_open => {
+                    (last_scan.last_full_scan, last_scan.due.min(complete_until - SLACK))
                 }
-                Some(ticks) => (ticks.last_full_scan, complete_until - SLACK),
+                Some(last_scan) => (last_scan.last_full_scan, complete_until - SLACK),
                 // The scan skipped users; read as far back as the limit below permits.
                 None if skipped_open => (now, DateTime::<Utc>::MIN_UTC),
                 None => (now, complete_until - SLACK),
             };
-            let ticks = DigestScanProgress {
-                // A full scan covers longer delays.
+            let scan = DigestScanProgress {
+                // The next full scan finds users who are due from before that.
                 due: due.max(last_full_scan - full_scan),
                 last_full_scan,
-                defaults_summary: common.summary(),
+                defaults_summary: defaults.summary(),
             };
-            let text = serde_json::to_string(&ticks).unwrap_or_default();
+            let text = serde_json::to_string(&scan).unwrap_or_default();
             // If the note has changed, another process has completed a tick at the same time.
             store.swap_note(DigestScanProgress::NOTE, note.as_deref(), Some(&text)).await?;
         }
@@ -84,7 +85,7 @@ impl DigestService {
     /// are in no particular order. Returns `None` if there are too many.
     pub async fn users_due_between(
         &self,
-        common: &DigestDefaults,
+        defaults: &DigestDefaults,
         after: DateTime<Utc>,
         until: DateTime<Utc>,
     ) -> Result<Option<Vec<UserId>>> {
@@ -94,7 +95,7 @@ impl DigestService {
         let store = &self.context.store;
         let names = store.values(UserField::Zone).await?;
         let zones = names.iter().filter_map(|name| name.parse().ok()).map(Some).chain([None]);
-        for choices in zones.flat_map(|tz| DueUserFilter::due_between(tz, common, after, until)) {
+        for choices in zones.flat_map(|tz| DueUserFilter::due_between(tz, defaults, after, until)) {
             let (filter, mut last) = (UserFilter::Choices(&choices), None);
             loop {
                 let page = store.find_users(&filter, last.as_ref(), PAGE).await?;
@@ -112,8 +113,8 @@ impl DigestService {
         Ok(Some(due_users))
     }
 
-    /// Returns the users whose failed digest is retried in this interval. Returns `None` if too
-    /// many digests failed to read them all.
+    /// Returns the users whose failed digest is retried in this interval. Returns `None` if more
+    /// deliveries failed than one read returns.
     async fn users_to_retry(
         &self,
         after: DateTime<Utc>,
@@ -147,8 +148,9 @@ pub async fn next_digest(context: &Context, user: &User) -> Result<Option<DateTi
     next_digest_for(store, &user.id, &schedule, None, now).await
 }
 
-/// Returns when the next digest is due for a user whose oldest event for it happened at `oldest`. A
-/// time in the past means that the next run sends it. Returns `None` if the user gets no digest.
+/// Returns when a user's next digest is due. `oldest` is the time of the oldest event for it, if
+/// there is one. A time in the past means that the next run sends it. Returns `None` if the user
+/// gets no digest.
 pub async fn next_digest_for(
     deliveries: &dyn Deliveries,
     user: &UserId,
@@ -156,8 +158,8 @@ pub async fn next_digest_for(
     oldest: Option<DateTime<Utc>>,
     now: DateTime<Utc>,
 ) -> Result<Option<DateTime<Utc>>> {
-    let is_wanted = |due: &DuePeriod| oldest.is_some_and(|oldest| oldest < due.at);
-    let last = schedule.last_due(now).filter(is_wanted);
+    let has_event = |due: &DuePeriod| oldest.is_some_and(|oldest| oldest < due.at);
+    let last = schedule.last_due(now).filter(has_event);
     let dues: Vec<DuePeriod> = last.into_iter().chain(schedule.dues_after(now)).collect();
     let id = |due: &DuePeriod| DeliveryId::digest(user, schedule.cadence, &due.period);
     let ids: Vec<DeliveryId> = dues.iter().map(id).collect();

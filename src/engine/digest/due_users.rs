@@ -47,7 +47,8 @@ impl Run<'_> {
         Ok(due)
     }
 
-    /// Returns the user if their digest is due. Otherwise counts the reason.
+    /// Returns the user if their digest is due. Otherwise counts the reason, unless the user has no
+    /// wanted event or another cadence than the requested one.
     fn check_due<'s>(
         &mut self,
         stacks: &'s UserStacks,
@@ -107,8 +108,7 @@ impl Run<'_> {
         })
     }
 
-    /// Excludes users who have a row for this period, unless its retry is due. If the run waits, it
-    /// also waits for existing pending rows.
+    /// Excludes users who have a row for this period, unless its retry is due. Counts the others.
     async fn exclude_existing<'s>(&mut self, due: Vec<DueUser<'s>>) -> Result<Vec<DueUser<'s>>> {
         let now = self.digests.context.clock.now();
         let ids: Vec<DeliveryId> = due.iter().map(|due_user| due_user.id.clone()).collect();

@@ -74,7 +74,8 @@ impl AudienceScan {
 /// The pushes between two saves of the cursors, for all users up to the merge bound.
 pub(super) struct AudiencePage {
     pub pushes: PushRequest,
-    /// For each list, the fan-outs of its entries, by index, each with its number of entries.
+    /// For each list, in the order of its entries: the index of a scan, and the number of entries
+    /// from it.
     pub origins: Vec<Vec<(usize, usize)>>,
     /// The number of users, by fan-out.
     served: Vec<u64>,
@@ -191,8 +192,8 @@ fn audience_part(users: Vec<UserId>, has_more: bool) -> AudiencePart {
     (users, next)
 }
 
-/// Returns the followers of any of these keys. Merges one page of each, up to the lowest end of a
-/// page that is not its key's last.
+/// Returns the followers of any of these keys. Reads one page per key and merges them up to the
+/// lowest last user of a page that is not its key's last.
 async fn followers(
     directory: &dyn Directory,
     keys: &[FollowKey],

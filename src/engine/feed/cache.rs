@@ -61,7 +61,8 @@ pub struct CacheVersion {
     at: DateTime<Utc>,
     invalidations: u64,
     object_notices: u64,
-    /// The counters of the user or the objects, and the sum of their values. Values only grow.
+    /// The counters of the user, the objects, or for a tag both, and the sum of their values.
+    /// Values only grow.
     counters: Arc<[u16]>,
     sum: u64,
 }
@@ -255,8 +256,8 @@ impl FeedCache {
         })
     }
 
-    /// Returns whether nothing has changed since the version was taken, as far as this process
-    /// knows.
+    /// Returns whether the version is younger than `max_age` and, as far as this process knows,
+    /// nothing has changed since.
     pub fn is_current(&self, version: &CacheVersion) -> bool {
         let age = self.clock.now() - version.at;
         self.has_all_notices_since(version)
@@ -291,7 +292,7 @@ impl FeedCache {
 
     /// Caches the tag of a user's response to a request for `uri`. The response depends on these
     /// objects; `before` is the user's version, and `as_of` the time of the oldest cached data in
-    /// it. Stores nothing if any object has changed since that version.
+    /// it. Stores nothing if any object at all has changed since that version.
     pub fn put_tag(
         &self,
         user: &UserId,
@@ -395,7 +396,6 @@ impl FeedCache {
     }
 }
 
-/// Returns the index of a user's version counter.
 fn user_counter(key: NoticeKey) -> u16 {
     (key.0 as usize % HALF) as u16
 }

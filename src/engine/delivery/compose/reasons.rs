@@ -10,7 +10,8 @@ use crate::domain::{Details, EmailContent, Event, FollowKey, Object, ObjectKey, 
 use crate::engine::Result;
 use crate::engine::eligibility::event_facts::EventFacts;
 
-/// The number of events per user to check, newest first. It is more than an email shows.
+/// The number of events per user to check, newest first. An email that shows more gives no reason
+/// for the others.
 const CHECKED_EVENTS: usize = 200;
 /// The most followed things that an email names.
 const MAX_NAMED: usize = 3;
@@ -18,7 +19,7 @@ const MAX_NAMED: usize = 3;
 /// The current follows of some users that concern their events.
 #[derive(Debug, Default)]
 pub(crate) struct Reasons {
-    /// The names of followed keys.
+    /// The names of the events' follow keys, followed or not.
     named: HashMap<FollowKey, FollowReason>,
     following: HashSet<(FollowKey, UserId)>,
 }
