@@ -215,17 +215,17 @@ impl BatchService {
 
     /// Returns batches for display, with object titles and the outcomes of their emails.
     pub async fn views(&self, batches: Vec<Batch>) -> Result<Vec<BatchView>> {
-        let mut catalog = EventFacts::for_emails(&self.context);
+        let mut event_facts = EventFacts::for_emails(&self.context);
         let items = batches.iter().flat_map(|batch| &batch.events.items);
         let events: Vec<Event> = items.cloned().map(Event::from).collect();
-        catalog.load_objects_and_retractions(events.iter()).await?;
+        event_facts.load_objects_and_retractions(events.iter()).await?;
         let ids: Vec<DeliveryId> =
             batches.iter().map(|batch| DeliveryId::batch(batch.id)).collect();
         let deliveries = self.context.store.deliveries(&ids).await?;
         let now = self.context.clock.now();
         let quiet_until =
             quiet_hours_end_by_batch(&self.context, batches.iter().cloned(), now).await?;
-        let title = |event: &Event| catalog.object(event)?.title.clone();
+        let title = |event: &Event| event_facts.object(event)?.title.clone();
         let view = |(batch, delivery): (Batch, _)| {
             let quiet_until = quiet_until.get(&batch.id).copied();
             BatchView::from_batch(batch, delivery, quiet_until, title)

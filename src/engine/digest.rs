@@ -99,7 +99,7 @@ struct Run<'a> {
     /// Whether a due user was skipped because of an open email. It is an earlier digest, or this
     /// one, opened by another process.
     skipped_open: bool,
-    catalog: EventFacts,
+    event_facts: EventFacts,
     backlog_totals: BacklogTotals,
 }
 
@@ -213,7 +213,7 @@ impl<'a> Run<'a> {
             sender: digests.sender.with_new_tally(),
             report,
             skipped_open: false,
-            catalog: EventFacts::for_emails(&digests.context),
+            event_facts: EventFacts::for_emails(&digests.context),
             backlog_totals: BacklogTotals::new(&digests.backlog.days_to_read(at)),
         }
     }
@@ -328,7 +328,7 @@ impl<'a> Run<'a> {
         }
         let scanned = stacks.len() as u64;
         self.report.users.scanned += scanned;
-        let users = eligibility::exclude_ineligible(&mut stacks, &mut self.catalog).await?;
+        let users = eligibility::exclude_ineligible(&mut stacks, &mut self.event_facts).await?;
         let due = self.find_due(&stacks, users).await?;
         self.progress.advance(scanned);
         if !self.sends() {

@@ -24,13 +24,13 @@ use event_facts::{EventFacts, StackEvents};
 /// Returns the records of the other users in the order of their stacks.
 pub async fn exclude_ineligible(
     stacks: &mut Vec<UserStacks>,
-    catalog: &mut EventFacts,
+    event_facts: &mut EventFacts,
 ) -> Result<Vec<Option<User>>> {
     let has_pending =
         |user_stacks: &UserStacks| user_stacks.stacks.iter().any(Stack::has_uncovered);
     stacks.retain(has_pending);
-    let (users, inboxes) = load_users_and_inboxes(stacks, catalog).await?;
-    exclude_events(stacks, &users, &inboxes, StackEvents::Uncovered, catalog).await?;
+    let (users, inboxes) = load_users_and_inboxes(stacks, event_facts).await?;
+    exclude_events(stacks, &users, &inboxes, StackEvents::Uncovered, event_facts).await?;
     let with_users = std::mem::take(stacks).into_iter().zip(users);
     let (pending, users) = with_users.filter(|(user_stacks, _)| has_pending(user_stacks)).unzip();
     *stacks = pending;
@@ -40,10 +40,10 @@ pub async fn exclude_ineligible(
 /// Loads the records of these users, and their inboxes if digests skip seen events.
 pub async fn load_users_and_inboxes(
     stacks: &[UserStacks],
-    catalog: &EventFacts,
+    event_facts: &EventFacts,
 ) -> Result<(Vec<Option<User>>, Vec<Option<Inbox>>)> {
     let ids: Vec<UserId> = stacks.iter().map(|user_stacks| user_stacks.user.clone()).collect();
-    let context = catalog.context();
+    let context = event_facts.context();
     futures::try_join!(context.store.users(&ids), load_inboxes(context, &ids))
 }
 
@@ -54,35 +54,36 @@ pub async fn exclude_events(
     users: &[Option<User>],
     inboxes: &[Option<Inbox>],
     selection: StackEvents,
-    catalog: &mut EventFacts,
+    event_facts: &mut EventFacts,
 ) -> Result<()> {
-    catalog.begin_chunk();
-    catalog.load_retractions(stacks, selection).await?;
+    event_facts.begin_chunk();
+    event_facts.load_retractions(stacks, selection).await?;
     let mut candidates = Vec::new();
     for (user_stacks, user) in stacks.iter().zip(users) {
         if let Some(user) = user {
             let events = selection.events(user_stacks);
-            candidates.extend(possibly_muted(events, &user.mutes, catalog.policies()));
+            candidates.extend(possibly_muted(events, &user.mutes, event_facts.policies()));
         }
     }
-    load_mute_facts(candidates, catalog).await?;
-    let (catalog, no_mutes) = (&*catalog, Mutes::default());
+    load_mute_facts(candidates, event_facts).await?;
+    let (event_facts, no_mutes) = (&*event_facts, Mutes::default());
     for ((user_stacks, user), inbox) in stacks.iter_mut().zip(users).zip(inboxes) {
         let start = user.as_ref().and_then(|user| user.start);
         let mutes = user.as_ref().map_or(&no_mutes, |user| &user.mutes);
-        if !catalog.has_retractions() && start.is_none() && inbox.is_none() && mutes.is_empty() {
+        if !event_facts.has_retractions() && start.is_none() && inbox.is_none() && mutes.is_empty()
+        {
             continue;
         }
         user_stacks.hide(|position, event| {
             let at = || event.time(position.stack.day);
             let facts = EligibilityFacts {
                 before_start: start.is_some_and(|start| start.hides(position, event)),
-                retracted: catalog.is_retracted(event),
-                muted: !mutes.is_empty() && is_muted(mutes, event, at(), catalog),
+                retracted: event_facts.is_retracted(event),
+                muted: !mutes.is_empty() && is_muted(mutes, event, at(), event_facts),
                 seen: inbox.as_ref().is_some_and(|inbox| is_seen(inbox, position)),
                 ..EligibilityFacts::default()
             };
-            catalog.exclusion(event, facts, Purpose::Email).is_some()
+            event_facts.exclusion(event, facts, Purpose::Email).is_some()
         });
     }
     Ok(())
@@ -112,8 +113,8 @@ pub fn may_be_muted(mutes: &Mutes, event: &Event, at: DateTime<Utc>, policies: &
 
 /// Returns whether the event's subject is muted. The event must have been loaded
 /// ([`load_mute_facts`]).
-pub fn is_muted(mutes: &Mutes, event: &Event, at: DateTime<Utc>, catalog: &EventFacts) -> bool {
-    muted_since(mutes, event, at, catalog).is_some()
+pub fn is_muted(mutes: &Mutes, event: &Event, at: DateTime<Utc>, event_facts: &EventFacts) -> bool {
+    muted_since(mutes, event, at, event_facts).is_some()
 }
 
 /// Returns since when the event's subject is muted; `None` if it is not.
@@ -121,16 +122,16 @@ pub fn muted_since(
     mutes: &Mutes,
     event: &Event,
     at: DateTime<Utc>,
-    catalog: &EventFacts,
+    event_facts: &EventFacts,
 ) -> Option<DateTime<Utc>> {
-    let policies = catalog.policies();
+    let policies = event_facts.policies();
     if !may_be_muted(mutes, event, at, policies) {
         return None;
     }
-    let object = catalog.object(event);
+    let object = event_facts.object(event);
     let phrase = policies.policy(&event.kind).phrase.as_ref();
-    let details = catalog.details(event);
-    let key = catalog.object_key(event);
+    let details = event_facts.details(event);
+    let key = event_facts.object_key(event);
     mutes.covering_start(at, &key, object.as_deref(), phrase, details.as_deref())
 }
 
@@ -152,12 +153,12 @@ fn possibly_muted<'a>(
 }
 
 /// Loads the objects and details of these events, for [`is_muted`].
-pub async fn load_mute_facts(events: Vec<Event>, catalog: &mut EventFacts) -> Result<()> {
+pub async fn load_mute_facts(events: Vec<Event>, event_facts: &mut EventFacts) -> Result<()> {
     if events.is_empty() {
         return Ok(());
     }
-    catalog.load_objects_and_retractions(events.iter()).await?;
-    catalog.load_details(events.iter()).await
+    event_facts.load_objects_and_retractions(events.iter()).await?;
+    event_facts.load_details(events.iter()).await
 }
 
 /// The positions of muted events, and since when each is muted.
@@ -167,12 +168,12 @@ pub type MutedPositions = HashMap<Position, DateTime<Utc>>;
 pub async fn muted_positions(
     user_stacks: &UserStacks,
     mutes: &Mutes,
-    catalog: &mut EventFacts,
+    event_facts: &mut EventFacts,
 ) -> Result<MutedPositions> {
     let events = || user_stacks.stacks.iter().flat_map(Stack::events);
-    load_mute_facts(possibly_muted(events(), mutes, catalog.policies()), catalog).await?;
+    load_mute_facts(possibly_muted(events(), mutes, event_facts.policies()), event_facts).await?;
     let muted = events().filter_map(|(position, event)| {
-        let since = muted_since(mutes, event, event.time(position.stack.day), catalog)?;
+        let since = muted_since(mutes, event, event.time(position.stack.day), event_facts)?;
         Some((position, since))
     });
     Ok(muted.collect())

@@ -251,7 +251,7 @@ impl FanOutService {
         for draft in self.draft_groups(fanouts, any) {
             let FanOutGroup { day, scans } = self.open_group(draft).await?;
             let (whole, partial): (Vec<_>, Vec<_>) =
-                scans.into_iter().partition(|scan| scan.exhausted);
+                scans.into_iter().partition(|scan| scan.is_read);
             for (groups, scans) in [(&mut short, whole), (&mut long, partial)] {
                 if !scans.is_empty() {
                     groups.push(FanOutGroup { day, scans });
@@ -332,7 +332,7 @@ impl FanOutService {
         progress.advance(page.pushes.users.len() as u64);
         let mut done = FannedOut::default();
         done.bad_stacks.add(page.bad_stacks(group.day, &pushed));
-        page.count(&mut group.scans, &pushed);
+        page.record_push(&mut group.scans, &pushed);
         done += self.save(&mut group.scans).await?;
         Ok((group, done))
     }
@@ -349,12 +349,12 @@ impl FanOutService {
         for ((_, list), user) in page.pushes.users.iter().zip(users) {
             // A user without a record has no address.
             let Some(user) = user else { continue };
-            for (scan, _) in &page.origins[*list] {
-                let fanout = &scans[*scan].fanout;
+            for (scan_index, _) in &page.origins[*list] {
+                let fanout = &scans[*scan_index].fanout;
                 let Some(policy) = self.batch_policy(&user, fanout) else {
                     continue;
                 };
-                let items = items[*scan].get_or_insert_with(|| batch_items(fanout));
+                let items = items[*scan_index].get_or_insert_with(|| batch_items(fanout));
                 joins.push(Join {
                     accumulator: AccumulatorId {
                         user: user.id.clone(),
@@ -390,7 +390,7 @@ impl FanOutService {
     /// audiences share the size of a page, but at least 500 users of each are read.
     async fn fetch_users(&self, scans: &mut [AudienceScan]) -> Result<()> {
         let limit = (self.settings().page / scans.len()).max(500);
-        let empty = scans.iter_mut().filter(|scan| scan.users.is_empty() && !scan.exhausted);
+        let empty = scans.iter_mut().filter(|scan| scan.users.is_empty() && !scan.is_read);
         futures::future::try_join_all(empty.map(|scan| scan.fetch(&*self.context.store, limit)))
             .await?;
         Ok(())

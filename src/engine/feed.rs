@@ -121,25 +121,25 @@ impl FeedService {
     /// Fails if `limit` is out of range.
     pub async fn page(&self, request: &FeedRequest) -> Result<FeedResponse<FeedPage>> {
         let query = &request.query;
-        let (feed, mut catalog) = self.read_for(request).await?;
-        let (counts, mut depends_on) = self.counts_of(&feed, &catalog);
+        let (feed, mut event_facts) = self.read_for(request).await?;
+        let (counts, mut depends_on) = self.counts_of(&feed, &event_facts);
         let states = self.states(&feed);
         let mut shown = Vec::new();
         for entry in selected(&feed.user_stacks, query, &states) {
             if shown.len() > request.limit {
                 break;
             }
-            depends_on.push(catalog.object_key(entry.event));
-            if let Some(object) = catalog.applicable_object(entry.event)
+            depends_on.push(event_facts.object_key(entry.event));
+            if let Some(object) = event_facts.applicable_object(entry.event)
                 && query.selects_object(&object)
             {
                 shown.push((entry, object));
             }
         }
         let has_more = cut_to_fit(&mut shown, request.limit, |(_, object)| object.bytes());
-        let items = build_items(&mut catalog, &states, &self.emailed(&feed), shown).await?;
+        let items = build_items(&mut event_facts, &states, &self.emailed(&feed), shown).await?;
         let next = items.last().filter(|_| has_more).map(|item| item.id);
-        Ok(feed.respond(FeedPage { items, next, counts }, depends_on, &catalog))
+        Ok(feed.respond(FeedPage { items, next, counts }, depends_on, &event_facts))
     }
 
     /// Returns a page of groups, at most `limit`.
@@ -149,15 +149,15 @@ impl FeedService {
     /// Fails if `limit` is out of range.
     pub async fn groups(&self, request: &FeedRequest) -> Result<FeedResponse<GroupPage>> {
         let query = &request.query;
-        let (feed, mut catalog) = self.read_for(request).await?;
-        let (counts, mut depends_on) = self.counts_of(&feed, &catalog);
+        let (feed, mut event_facts) = self.read_for(request).await?;
+        let (counts, mut depends_on) = self.counts_of(&feed, &event_facts);
         // The end of the previous page applies to groups, not to items.
         let ungrouped = FeedQuery { before: None, ..query.clone() };
         let states = self.states(&feed);
         let selected = selected(&feed.user_stacks, &ungrouped, &states);
-        depends_on.extend(selected.iter().map(|entry| catalog.object_key(entry.event)));
+        depends_on.extend(selected.iter().map(|entry| event_facts.object_key(entry.event)));
         let mut groups = group_items(selected.into_iter().filter_map(|entry| {
-            let object = catalog
+            let object = event_facts
                 .applicable_object(entry.event)
                 .filter(|object| query.selects_object(object))?;
             let key = GroupKey {
@@ -174,7 +174,7 @@ impl FeedService {
         let entries = groups.iter().flat_map(|(_, entries)| entries.iter().take(ITEMS_PER_GROUP));
         let shown = entries.cloned().collect();
         let emailed = self.emailed(&feed);
-        let mut items = build_items(&mut catalog, &states, &emailed, shown).await?.into_iter();
+        let mut items = build_items(&mut event_facts, &states, &emailed, shown).await?.into_iter();
         let build_group = |(key, entries): (GroupKey, Vec<(StackEvent<'_>, Arc<Object>)>)| {
             let (mut unseen, mut unread) = (0, 0);
             for (entry, _) in &entries {
@@ -197,7 +197,7 @@ impl FeedService {
         };
         let groups: Vec<FeedGroup> = groups.into_iter().map(build_group).collect();
         let next = groups.last().filter(|_| has_more).map(|group| group.id);
-        Ok(feed.respond(GroupPage { groups, next, counts }, depends_on, &catalog))
+        Ok(feed.respond(GroupPage { groups, next, counts }, depends_on, &event_facts))
     }
 
     /// Counts the unseen and unread items. `accepts_cached` has the same meaning as in
@@ -207,21 +207,21 @@ impl FeedService {
         user: &UserId,
         accepts_cached: bool,
     ) -> Result<FeedResponse<FeedCounts>> {
-        let (feed, catalog) = self.read(user, |_| accepts_cached).await?;
-        let (counts, depends_on) = self.counts_of(&feed, &catalog);
-        Ok(feed.respond(counts, depends_on, &catalog))
+        let (feed, event_facts) = self.read(user, |_| accepts_cached).await?;
+        let (counts, depends_on) = self.counts_of(&feed, &event_facts);
+        Ok(feed.respond(counts, depends_on, &event_facts))
     }
 
     /// Counts the unseen and unread items. Also returns the objects that the counts depend on.
-    fn counts_of(&self, feed: &UserFeed, catalog: &EventFacts) -> (FeedCounts, Vec<ObjectKey>) {
+    fn counts_of(&self, feed: &UserFeed, event_facts: &EventFacts) -> (FeedCounts, Vec<ObjectKey>) {
         let (mut unseen, mut unread, mut depends_on) = (0, 0, Vec::new());
         for entry in feed.user_stacks.events() {
             let state = self.state(feed, &entry);
             if !state.is_unread() {
                 continue;
             }
-            depends_on.push(catalog.object_key(entry.event));
-            if catalog.applicable_object(entry.event).is_some() {
+            depends_on.push(event_facts.object_key(entry.event));
+            if event_facts.applicable_object(entry.event).is_some() {
                 unread += 1;
                 unseen += u64::from(state == ItemState::Unseen);
             }
@@ -266,13 +266,14 @@ impl FeedService {
             None => (self.read_window(user, days).await?, None),
         };
         let mut user_stacks = window.user_stacks.clone();
-        let mut catalog = EventFacts::for_feeds(&self.context, &self.cache);
+        let mut event_facts = EventFacts::for_feeds(&self.context, &self.cache);
         let events = user_stacks.stacks.iter().flat_map(Stack::events);
-        catalog.load_objects_and_retractions(events.map(|(_, event)| event)).await?;
-        user_stacks.hide(|_, event| !catalog.is_in_feed(event));
-        let muted = eligibility::muted_positions(&user_stacks, &window.mutes, &mut catalog).await?;
+        event_facts.load_objects_and_retractions(events.map(|(_, event)| event)).await?;
+        user_stacks.hide(|_, event| !event_facts.is_in_feed(event));
+        let muted =
+            eligibility::muted_positions(&user_stacks, &window.mutes, &mut event_facts).await?;
         let inbox = window.inbox.clone();
-        Ok((UserFeed { window, user_stacks, inbox, muted, as_of }, catalog))
+        Ok((UserFeed { window, user_stacks, inbox, muted, as_of }, event_facts))
     }
 
     async fn read_window(&self, user: &UserId, window: DaySet) -> Result<Arc<UserWindow>> {
@@ -369,21 +370,21 @@ impl UserFeed {
         &self,
         answer: T,
         depends_on: Vec<ObjectKey>,
-        catalog: &EventFacts,
+        event_facts: &EventFacts,
     ) -> FeedResponse<T> {
-        let as_of = [self.as_of, catalog.as_of()].into_iter().flatten().min();
+        let as_of = [self.as_of, event_facts.as_of()].into_iter().flatten().min();
         FeedResponse { answer, depends_on, as_of }
     }
 }
 
 /// Loads the details of these entries and builds their items.
 async fn build_items(
-    catalog: &mut EventFacts,
+    event_facts: &mut EventFacts,
     states: &ItemStates<'_>,
     emailed: &HashSet<ItemKey<'_>>,
     entries: Vec<(StackEvent<'_>, Arc<Object>)>,
 ) -> Result<Vec<FeedItem>> {
-    catalog.load_details(entries.iter().map(|(entry, _)| entry.event)).await?;
+    event_facts.load_details(entries.iter().map(|(entry, _)| entry.event)).await?;
     let build = |(entry, object): (StackEvent<'_>, Arc<Object>)| FeedItem {
         id: entry.position,
         kind: entry.event.kind.clone(),
@@ -392,7 +393,7 @@ async fn build_items(
         state: state_of(states, entry.event),
         is_emailed: emailed.contains(&item_key(entry.event)),
         record: object,
-        details: catalog.details(entry.event),
+        details: event_facts.details(entry.event),
         words: None,
     };
     Ok(entries.into_iter().map(build).collect())

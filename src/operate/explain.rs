@@ -78,11 +78,11 @@ impl Explain {
         let mut deliveries = store.find_deliveries(&of_user, MAX_DELIVERIES).await?;
         deliveries.retain(|row| start.is_none_or(|start| !start.is_after(row.marker)));
         let batches = UserBatches::of(&self.batches, user).await?;
-        let mut catalog = EventFacts::for_emails(&self.context);
-        catalog.load_objects_and_retractions(batches.kept().iter()).await?;
+        let mut event_facts = EventFacts::for_emails(&self.context);
+        event_facts.load_objects_and_retractions(batches.kept().iter()).await?;
         let stack_events = stacks.stacks.iter().flat_map(|stack| stack.events());
-        catalog.load_objects_and_retractions(stack_events.map(|(_, event)| event)).await?;
-        let muted = eligibility::muted_positions(&stacks, &profile.mutes, &mut catalog).await?;
+        event_facts.load_objects_and_retractions(stack_events.map(|(_, event)| event)).await?;
+        let muted = eligibility::muted_positions(&stacks, &profile.mutes, &mut event_facts).await?;
         let sent = self.sent_emails(&deliveries, &stacks, &batches, record).await?;
         let suppressed = SuppressedAddresses::load_for(store, record).await?;
         let mut inboxes = eligibility::load_inboxes(&self.context, users).await?;
@@ -105,7 +105,7 @@ impl Explain {
             muted,
             sent,
         };
-        let mut events = facts.fates(&stacks, &catalog);
+        let mut events = facts.fates(&stacks, &event_facts);
         let is_full = |stack: &&Stack| stack.entries.len() >= config.fanout.day_cap;
         let full_days = stacks.stacks.iter().filter(is_full).map(|stack| stack.id.day).collect();
         let digests = facts.digests;

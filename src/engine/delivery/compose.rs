@@ -137,15 +137,16 @@ impl Compose {
     /// If the rows are `sending`, they are those of a call to repeat. Its first build was within
     /// the bounds, so all of them are built.
     pub(super) async fn build(&self, rows: &[Delivery], at: DateTime<Utc>) -> Result<BuiltRows> {
-        let mut catalog = EventFacts::for_emails(&self.context);
+        let mut event_facts = EventFacts::for_emails(&self.context);
         let mut stacks = self.load_stacks(rows).await?;
-        let (users, mut inboxes) = eligibility::load_users_and_inboxes(&stacks, &catalog).await?;
+        let (users, mut inboxes) =
+            eligibility::load_users_and_inboxes(&stacks, &event_facts).await?;
         // A digest that is built again after its markers were written includes the same events.
         for ((row, stacks), inbox) in rows.iter().zip(&stacks).zip(&mut inboxes) {
             inbox.take_if(|_| stacks.has_digest_marker(row.marker));
         }
         let which = StackEvents::All;
-        eligibility::exclude_events(&mut stacks, &users, &inboxes, which, &mut catalog).await?;
+        eligibility::exclude_events(&mut stacks, &users, &inboxes, which, &mut event_facts).await?;
         let suppressed =
             SuppressedAddresses::load_for(&*self.context.store, users.iter().flatten()).await?;
         let with_users = rows.iter().zip(&users);
@@ -157,7 +158,7 @@ impl Compose {
             _ => WANTED,
         };
         let selections: Vec<Selection> = allowed.iter().map(selection).collect();
-        let chosen = self.choose(rows, &users, &stacks, &selections, &mut catalog).await?;
+        let chosen = self.choose(rows, &users, &stacks, &selections, &mut event_facts).await?;
         let maker = self.identity.links.link_maker().await?;
         let (mut built, mut contents) = (BuiltRows::default(), Contents::default());
         for (index, ((row, allowed), stacks)) in rows.iter().zip(allowed).zip(&stacks).enumerate() {
@@ -171,7 +172,7 @@ impl Compose {
                 DeliverySource::Digest(..) => stacks.has_digest_marker(row.marker),
                 DeliverySource::Batch(..) => batch.is_some_and(|batch| batch.has_markers),
             };
-            let checked = self.checked_content(row, allowed, stacks, &chosen, index, &catalog);
+            let checked = self.checked_content(row, allowed, stacks, &chosen, index, &event_facts);
             let (user, content) = match checked {
                 Ok(checked) => checked,
                 Err(canceled) => {
@@ -208,7 +209,7 @@ impl Compose {
         stacks: &UserStacks,
         chosen: &Chosen<'_>,
         index: usize,
-        catalog: &EventFacts,
+        event_facts: &EventFacts,
     ) -> Result<(&'a User, EmailContent), Settlement> {
         let cancel = |cause, reason: &str| Settlement {
             cause: Some(cause),
@@ -217,7 +218,7 @@ impl Compose {
         let (user, barred) = allowed.map_err(|why| cancel(SettlementCause::NotMailable, &why))?;
         check_takes_markers(row, stacks)
             .map_err(|why| cancel(SettlementCause::NotMailable, &why))?;
-        let content = self.content(row, chosen, index, catalog).ok_or_else(|| match &barred {
+        let content = self.content(row, chosen, index, event_facts).ok_or_else(|| match &barred {
             Some(why) => cancel(SettlementCause::NotMailable, why),
             None => cancel(SettlementCause::NothingLeft, "nothing is left that applies"),
         });
@@ -260,7 +261,7 @@ impl Compose {
         users: &[Option<User>],
         stacks: &'a [UserStacks],
         selections: &[Selection],
-        catalog: &mut EventFacts,
+        event_facts: &mut EventFacts,
     ) -> Result<Chosen<'a>> {
         let with_users = rows.iter().zip(users).zip(stacks.iter().zip(selections));
         let digests: Vec<Vec<StackEvent<'a>>> = with_users
@@ -269,18 +270,18 @@ impl Compose {
                 None => Vec::new(),
             })
             .collect();
-        catalog
+        event_facts
             .load_objects_and_retractions(digests.iter().flatten().map(|pending| pending.event))
             .await?;
-        let batches = self.batch_events(rows, users, selections, catalog).await?;
+        let batches = self.batch_events(rows, users, selections, event_facts).await?;
         let newest = newest_first(&batches);
-        let applies = |event: &Event| catalog.applicable_object(event).is_some();
+        let applies = |event: &Event| event_facts.applicable_object(event).is_some();
         let shown = rows.iter().zip(&digests).map(|(row, pending)| match row.source.batch() {
             None => (&row.user, events_to_show(pending, self.caps(), applies)),
             Some(batch) => (&row.user, newest.get(&batch).into_iter().flatten().collect()),
         });
         let shown: Vec<(&UserId, Vec<&Event>)> = shown.collect();
-        let reasons = self.load_reasons(&shown, catalog).await?;
+        let reasons = self.load_reasons(&shown, event_facts).await?;
         Ok(Chosen { digests, batches, reasons })
     }
 
@@ -288,11 +289,11 @@ impl Compose {
     pub(crate) async fn load_reasons(
         &self,
         shown: &[(&UserId, Vec<&Event>)],
-        catalog: &mut EventFacts,
+        event_facts: &mut EventFacts,
     ) -> Result<Reasons> {
         let events: Vec<&Event> = shown.iter().flat_map(|(_, events)| events).copied().collect();
-        catalog.load_details(events.into_iter()).await?;
-        Reasons::of(shown, catalog).await
+        event_facts.load_details(events.into_iter()).await?;
+        Reasons::of(shown, event_facts).await
     }
 
     /// Loads the stacks of each row's user, in the order of the rows. Rows that cover nothing get
@@ -325,11 +326,11 @@ impl Compose {
         row: &Delivery,
         chosen: &Chosen<'_>,
         index: usize,
-        catalog: &EventFacts,
+        event_facts: &EventFacts,
     ) -> Option<EmailContent> {
         let content = match row.source.batch() {
             None => {
-                let applies = |event: &Event| catalog.event_data(event);
+                let applies = |event: &Event| event_facts.event_data(event);
                 build_digest_content(
                     &chosen.digests[index],
                     &self.context.policies,
@@ -337,7 +338,7 @@ impl Compose {
                     applies,
                 )
             }
-            Some(batch) => self.batch_content(chosen.batches.get(&batch)?, catalog),
+            Some(batch) => self.batch_content(chosen.batches.get(&batch)?, event_facts),
         };
         let mut content = content?;
         content.follow_reasons = chosen.reasons.followed_things(&row.user, &content);
@@ -348,9 +349,9 @@ impl Compose {
     fn batch_content(
         &self,
         events: &CandidateEvents,
-        catalog: &EventFacts,
+        event_facts: &EventFacts,
     ) -> Option<EmailContent> {
-        let applies = |event: &Event| catalog.event_data(event);
+        let applies = |event: &Event| event_facts.event_data(event);
         let (key, policies) = (&events.key, &self.context.policies);
         build_batch_content(key, &events.items, events.omitted, policies, applies)
     }

@@ -216,16 +216,17 @@ impl BacklogService {
 
     /// Counts the current backlog of one day.
     pub async fn count_backlog(&self, day: Day) -> Result<DayBacklog> {
-        let mut catalog = EventFacts::for_emails(&self.context);
+        let mut event_facts = EventFacts::for_emails(&self.context);
         let mut total = DayBacklog::default();
         let store = &*self.context.store;
         let mut chunks = store.scan(DaySet::ending(day, 0), None, SCAN_CHUNK);
         while let Some(chunk) = chunks.next().await {
             let mut stacks = chunk?;
-            let users = eligibility::exclude_ineligible(&mut stacks, &mut catalog).await?;
+            let users = eligibility::exclude_ineligible(&mut stacks, &mut event_facts).await?;
             let suppressed = SuppressedAddresses::load_for(store, users.iter().flatten()).await?;
-            let user_backlogs =
-                self.user_backlogs(&stacks, &users, &suppressed, &mut catalog, |_| true).await?;
+            let user_backlogs = self
+                .user_backlogs(&stacks, &users, &suppressed, &mut event_facts, |_| true)
+                .await?;
             let ids: Vec<UserId> =
                 user_backlogs.iter().map(|backlog| backlog.user.clone()).collect();
             let filter = DeliveryFilter::OpenDigests(&ids);
@@ -256,7 +257,7 @@ impl BacklogService {
         all_stacks: &'a [UserStacks],
         users: &[Option<User>],
         suppressed: &SuppressedAddresses,
-        catalog: &mut EventFacts,
+        event_facts: &mut EventFacts,
         is_included: impl Fn(Day) -> bool,
     ) -> Result<Vec<UserBacklog<'a>>> {
         let policies = &self.context.policies;
@@ -284,10 +285,10 @@ impl BacklogService {
         for UserBacklog { mailable, blocked, .. } in &user_backlogs {
             events.extend(mailable.iter().chain(blocked).map(|pending| pending.event));
         }
-        catalog.load_objects_and_retractions(events.into_iter()).await?;
+        event_facts.load_objects_and_retractions(events.into_iter()).await?;
         user_backlogs.retain_mut(|UserBacklog { mailable, blocked, .. }| {
             let applies =
-                |pending: &StackEvent<'_>| catalog.applicable_object(pending.event).is_some();
+                |pending: &StackEvent<'_>| event_facts.applicable_object(pending.event).is_some();
             mailable.retain(applies);
             blocked.retain(applies);
             !(mailable.is_empty() && blocked.is_empty())
@@ -310,8 +311,8 @@ impl BacklogService {
         if watermarks.is_empty() {
             return Ok(0);
         }
-        let mut catalog = EventFacts::for_emails(&self.context);
-        eligibility::exclude_ineligible(&mut stacks, &mut catalog).await?;
+        let mut event_facts = EventFacts::for_emails(&self.context);
+        eligibility::exclude_ineligible(&mut stacks, &mut event_facts).await?;
         let flushed = stacks.iter().map(|stacks| stacks.pending().len() as u64).sum();
         let marker = NewMarker::Flushed(user.clone(), self.context.ids.next(now), watermarks);
         let unmarked = self.context.store.write_markers(&[marker]).await?;

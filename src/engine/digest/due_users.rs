@@ -27,7 +27,7 @@ impl Run<'_> {
         let (backlog, window_start) = (&self.digests.backlog, self.backlog_totals.window_start);
         let is_older = |day: Day| day < window_start;
         let user_backlogs = backlog
-            .user_backlogs(all_stacks, &users, &suppressed, &mut self.catalog, is_older)
+            .user_backlogs(all_stacks, &users, &suppressed, &mut self.event_facts, is_older)
             .await?;
         user_backlogs.iter().for_each(|user| self.backlog_totals.add(user));
         let mut candidates = Vec::new();
@@ -154,28 +154,28 @@ impl Run<'_> {
         &mut self,
         due: Vec<DueUser<'s>>,
     ) -> Result<Vec<(DueUser<'s>, EmailContent)>> {
-        let (catalog, report) = (&mut self.catalog, &mut *self.report);
+        let (event_facts, report) = (&mut self.event_facts, &mut *self.report);
         let context = &self.digests.context;
         let (policies, caps) = (&context.policies, context.config.digest.caps);
         let events =
             || due.iter().flat_map(|due_user| &due_user.wanted).map(|pending| pending.event);
-        catalog.load_objects_and_retractions(events()).await?;
+        event_facts.load_objects_and_retractions(events()).await?;
         for event in events() {
-            report.unknown_names.add_unknown(event, catalog, policies);
+            report.unknown_names.add_unknown(event, event_facts, policies);
         }
         // Only a dry run shows these emails. Sending builds them again, and loads the reasons then.
         let reasons = if self.on_digest.is_some() {
-            let applies = |event: &Event| catalog.applicable_object(event).is_some();
+            let applies = |event: &Event| event_facts.applicable_object(event).is_some();
             let shown = |due_user: &'_ DueUser<'s>| events_to_show(&due_user.wanted, caps, applies);
             let shown: Vec<_> =
                 due.iter().map(|due_user| (&due_user.user.id, shown(due_user))).collect();
-            Some(self.sender.compose.load_reasons(&shown, catalog).await?)
+            Some(self.sender.compose.load_reasons(&shown, event_facts).await?)
         } else {
             None
         };
         let mut with_content = Vec::with_capacity(due.len());
         for due_user in due {
-            let event_data = |event: &Event| catalog.event_data(event);
+            let event_data = |event: &Event| event_facts.event_data(event);
             let Some(mut content) =
                 build_digest_content(&due_user.wanted, policies, caps, event_data)
             else {

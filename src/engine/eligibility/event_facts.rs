@@ -3,7 +3,7 @@
 //! An event applies if its object is notifiable and it was not retracted
 //! ([`crate::domain::classify`], P6). Emails include unknown objects only of types whose
 //! `unknown_objects` permits it. Feeds show them by id, unless their type has a model. Retractions
-//! do not affect later events. The check before sending uses a fresh catalog.
+//! do not affect later events. The check before sending loads fresh facts.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -69,7 +69,7 @@ struct LoadedFacts {
 /// The loaded facts about events.
 pub struct EventFacts {
     context: Arc<Context>,
-    /// The feed cache, if the catalog is for feeds. They show unknown objects by their ids, unless
+    /// The feed cache, if the facts are for feeds. They show unknown objects by their ids, unless
     /// their type has a model.
     cache: Option<Arc<FeedCache>>,
     facts: FactsByEvent,
@@ -86,7 +86,7 @@ pub struct EventFacts {
 }
 
 impl EventFacts {
-    /// Creates a catalog for emails, which always reads the store.
+    /// Creates empty facts for emails. They are always loaded from the store.
     pub fn for_emails(context: &Arc<Context>) -> Self {
         Self {
             context: context.clone(),
@@ -100,7 +100,7 @@ impl EventFacts {
         }
     }
 
-    /// Creates a catalog for feeds.
+    /// Creates empty facts for feeds.
     pub fn for_feeds(context: &Arc<Context>, cache: &Arc<FeedCache>) -> Self {
         Self { cache: Some(cache.clone()), ..Self::for_emails(context) }
     }

@@ -6,6 +6,7 @@
 //! [`AudiencePage::cut`].
 
 use std::collections::HashMap;
+use std::iter::repeat_n;
 
 use crate::domain::{
     Audience, Day, Defect, DefectiveStack, Fanout, FanoutCounts, FanoutProgress, FollowKey,
@@ -18,9 +19,10 @@ pub(super) struct AudienceScan {
     pub fanout: Fanout,
     /// Users that were read and not pushed yet, ascending.
     pub users: Vec<UserId>,
-    /// Where the next page of the audience starts.
-    next: Option<UserId>,
-    pub exhausted: bool,
+    /// The last user that was read, if there are more.
+    read_until: Option<UserId>,
+    /// Whether all users of the audience were read.
+    pub is_read: bool,
     /// All users up to this one were pushed and counted.
     cursor: Option<UserId>,
     /// The counts since the last save.
@@ -32,8 +34,8 @@ impl AudienceScan {
         let cursor = fanout.progress.cursor.clone();
         Self {
             users: Vec::new(),
-            next: cursor.clone(),
-            exhausted: false,
+            read_until: cursor.clone(),
+            is_read: false,
             cursor,
             unsaved: FanoutCounts::default(),
             fanout,
@@ -42,10 +44,11 @@ impl AudienceScan {
 
     /// Reads pages until one contains users, or until there are no more.
     pub(super) async fn fetch(&mut self, directory: &dyn Directory, limit: usize) -> Result<()> {
-        while self.users.is_empty() && !self.exhausted {
-            let (audience, after) = (&self.fanout.audience, self.next.as_ref());
-            (self.users, self.next) = read_audience(directory, audience, after, limit).await?;
-            self.exhausted = self.next.is_none();
+        while self.users.is_empty() && !self.is_read {
+            let (audience, after) = (&self.fanout.audience, self.read_until.as_ref());
+            (self.users, self.read_until) =
+                read_audience(directory, audience, after, limit).await?;
+            self.is_read = self.read_until.is_none();
         }
         Ok(())
     }
@@ -58,7 +61,7 @@ impl AudienceScan {
     }
 
     pub(super) fn is_finished(&self) -> bool {
-        self.exhausted && self.users.is_empty()
+        self.is_read && self.users.is_empty()
     }
 
     pub(super) fn progress(&self) -> FanoutProgress {
@@ -87,7 +90,7 @@ impl AudiencePage {
     /// Takes the users up to the merge bound from each fan-out, and merges them into one push per
     /// user.
     pub(super) fn cut(scans: &mut [AudienceScan]) -> Self {
-        let unfinished = scans.iter().filter(|scan| !scan.exhausted);
+        let unfinished = scans.iter().filter(|scan| !scan.is_read);
         let bound = unfinished.filter_map(|scan| scan.users.last()).min().cloned();
         let mut served = Vec::with_capacity(scans.len());
         let mut users_with_scan: Vec<(UserId, usize)> = Vec::new();
@@ -103,12 +106,12 @@ impl AudiencePage {
         // One list for each combination of fan-outs that share a user.
         let mut lists: HashMap<Vec<usize>, usize> = HashMap::new();
         for same_user in users_with_scan.chunk_by(|(user, _), (next, _)| user == next) {
-            let fanouts: Vec<usize> = same_user.iter().map(|(_, scan)| *scan).collect();
-            let list = *lists.entry(fanouts).or_insert_with_key(|fanouts| {
-                let fanouts = || fanouts.iter().map(|scan| (*scan, &scans[*scan].fanout));
+            let scan_indices: Vec<usize> = same_user.iter().map(|(_, index)| *index).collect();
+            let list = *lists.entry(scan_indices).or_insert_with_key(|indices| {
+                let fanouts = || indices.iter().map(|index| (*index, &scans[*index].fanout));
                 let events = fanouts().flat_map(|(_, fanout)| fanout.entries_per_user());
                 pushes.lists.push(events.collect());
-                let counts = fanouts().map(|(scan, fanout)| (scan, fanout.objects.len()));
+                let counts = fanouts().map(|(index, fanout)| (index, fanout.objects.len()));
                 origins.push(counts.collect());
                 pushes.lists.len() - 1
             });
@@ -119,8 +122,8 @@ impl AudiencePage {
 
     /// Returns the documents that could not take entries.
     pub(super) fn bad_stacks(&self, day: Day, pushed: &PushOutcome) -> Vec<DefectiveStack> {
-        let bad_stack = |(user, reason): &(usize, Defect)| DefectiveStack {
-            user: self.pushes.users[*user].0.clone(),
+        let bad_stack = |(user_index, reason): &(usize, Defect)| DefectiveStack {
+            user: self.pushes.users[*user_index].0.clone(),
             day,
             reason: *reason,
         };
@@ -128,19 +131,13 @@ impl AudiencePage {
     }
 
     /// Adds the result of the push to each fan-out, and moves the cursors.
-    pub(super) fn count(self, scans: &mut [AudienceScan], pushed: &PushOutcome) {
+    pub(super) fn record_push(self, scans: &mut [AudienceScan], pushed: &PushOutcome) {
         let mut capped_entries = vec![0u64; scans.len()];
-        for (user, entries) in &pushed.capped {
-            let list = self.pushes.users[*user].1;
-            for entry in entries {
-                let mut first = 0;
-                for (scan, count) in &self.origins[list] {
-                    if (first..first + count).contains(entry) {
-                        capped_entries[*scan] += 1;
-                    }
-                    first += count;
-                }
-            }
+        for (user_index, entries) in &pushed.capped {
+            let origins = &self.origins[self.pushes.users[*user_index].1];
+            let scan_of_entry: Vec<usize> =
+                origins.iter().flat_map(|(scan, count)| repeat_n(*scan, *count)).collect();
+            entries.iter().for_each(|entry| capped_entries[scan_of_entry[*entry]] += 1);
         }
         for (index, scan) in scans.iter_mut().enumerate() {
             let (people, capped) = (self.served[index], capped_entries[index]);

@@ -114,13 +114,13 @@ impl FeedService {
             MarkTargets::UpTo(cursor, _) => cursor.is_contained_in(user_stacks),
             MarkTargets::Items(positions) => positions.iter().all(|id| user_stacks.contains(*id)),
         };
-        let (mut feed, catalog) = self.read(user, is_enough).await?;
+        let (mut feed, event_facts) = self.read(user, is_enough).await?;
         if let (MarkTargets::UpTo(cursor, _), Some(filter)) = (&marked, &filter) {
             let mut shown = feed.user_stacks.clone();
             cursor.truncate(&mut shown);
             let mut items = select_events(&shown, filter);
             items.retain(|item| {
-                catalog.object(item.event).is_some_and(|object| filter.selects_object(&object))
+                event_facts.object(item.event).is_some_and(|object| filter.selects_object(&object))
             });
             marked = MarkTargets::Items(items.iter().map(|item| item.position).collect());
         }
@@ -138,7 +138,7 @@ impl FeedService {
                 // Polls of this process see the change at once, before the store's change notice
                 // arrives.
                 self.cache.apply_notice(&ChangeNotice::users([user.as_str()]));
-                return Ok(self.counts_of(&feed, &catalog).0);
+                return Ok(self.counts_of(&feed, &event_facts).0);
             }
             feed.inbox = self.inbox(user).await?;
         }

@@ -26,17 +26,17 @@ impl ObjectService {
             .collect();
         let events: Vec<Event> =
             objects.iter().map(|object| Event::new(kind, object, None)).collect();
-        let mut catalog = EventFacts::for_emails(&self.context);
-        catalog.load_objects_and_retractions(events.iter()).await?;
+        let mut event_facts = EventFacts::for_emails(&self.context);
+        event_facts.load_objects_and_retractions(events.iter()).await?;
         let mut unknown = UnknownNames::default();
         for event in &events {
-            unknown.add_unknown(event, &catalog, &self.context.policies);
+            unknown.add_unknown(event, &event_facts, &self.context.policies);
         }
         let at = self.context.ids.next(self.context.clock.now());
         let retraction =
             |object: &ObjectId| Retraction { kind: kind.clone(), object: object.clone(), at };
         let retractions: Vec<Retraction> = objects.iter().map(retraction).collect();
-        let keys: Vec<_> = events.iter().map(|event| catalog.object_key(event)).collect();
+        let keys: Vec<_> = events.iter().map(|event| event_facts.object_key(event)).collect();
         let notice = ChangeNotice::objects(keys.iter().map(|key| key.as_str()));
         self.context.store.retract(&retractions, &notice).await?;
         // Polls of this process see the change at once, before the store's change notice arrives.

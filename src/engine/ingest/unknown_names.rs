@@ -22,12 +22,12 @@ const MAX_NAMES: usize = 1_000;
 const _: () = assert!(coalescer::MAX_REQUESTS_PER_CALL * MAX_SHARED_WRITE_OBJECTS <= MAX_NAMES);
 
 impl UnknownNames {
-    /// Records what is unknown of an event, which must be in the catalog.
-    pub fn add_unknown(&mut self, event: &Event, catalog: &EventFacts, policies: &Policies) {
+    /// Records what is unknown of an event, whose facts must be loaded.
+    pub fn add_unknown(&mut self, event: &Event, event_facts: &EventFacts, policies: &Policies) {
         if policies.is_probably_mistyped(&event.kind) {
             *self.types.entry(event.kind.clone()).or_default() += 1;
         }
-        if catalog.object(event).is_none() {
+        if event_facts.object(event).is_none() {
             self.events_about_objects += 1;
             if self.objects.len() <= MAX_LISTED_NAMES {
                 self.objects.insert(policies.object_key(event));
@@ -105,13 +105,13 @@ impl NameLookup {
     }
 
     async fn look_up(&self, requests: &[RequestNames]) -> store::Result<Vec<UnknownNames>> {
-        let mut catalog = EventFacts::for_emails(&self.context);
+        let mut event_facts = EventFacts::for_emails(&self.context);
         let events = requests.iter().flat_map(|request| &request.events);
         let users = requests.iter().flat_map(|request| &request.users);
         let users: Vec<UserId> = users.take(MAX_NAMES).cloned().collect();
         let records = self.context.store.users(&users);
         let ((), records) = futures::try_join!(
-            catalog.load_objects_and_retractions(events.take(MAX_NAMES)),
+            event_facts.load_objects_and_retractions(events.take(MAX_NAMES)),
             records
         )?;
         let mut is_missing = records.into_iter().map(|record| record.is_none());
@@ -119,7 +119,7 @@ impl NameLookup {
         let unknown_of = |request: &RequestNames| {
             let mut unknown = UnknownNames::default();
             for event in request.events.iter().take(remaining) {
-                unknown.add_unknown(event, &catalog, &self.context.policies);
+                unknown.add_unknown(event, &event_facts, &self.context.policies);
             }
             remaining -= request.events.len().min(remaining);
             let users = request.users.iter().zip(is_missing.by_ref());

@@ -56,12 +56,12 @@ impl UserFacts<'_> {
         &self,
         position: Position,
         event: &Event,
-        catalog: &EventFacts,
+        event_facts: &EventFacts,
     ) -> Option<Exclusion> {
         let facts = EligibilityFacts {
             muted: self.muted.contains_key(&position),
             seen: self.has_seen(position),
-            ..catalog.facts(event)
+            ..event_facts.facts(event)
         };
         let at = || event.time(position.stack.day);
         let digest = Purpose::Digest(EmailScope::All);
@@ -69,9 +69,13 @@ impl UserFacts<'_> {
     }
 
     /// Explains the events of a user's stacks, oldest first.
-    pub(super) fn fates(&self, stacks: &UserStacks, catalog: &EventFacts) -> Vec<ExplainedEvent> {
+    pub(super) fn fates(
+        &self,
+        stacks: &UserStacks,
+        event_facts: &EventFacts,
+    ) -> Vec<ExplainedEvent> {
         let mut eligible = stacks.clone();
-        eligible.hide(|position, event| self.exclusion(position, event, catalog).is_some());
+        eligible.hide(|position, event| self.exclusion(position, event, event_facts).is_some());
         let pending: HashSet<Position> =
             eligible.pending().iter().map(|pending| pending.position).collect();
         let mut fates = Vec::new();
@@ -82,8 +86,8 @@ impl UserFacts<'_> {
                     stack,
                     position,
                     event,
-                    catalog,
-                    exclusion: self.exclusion(position, event, catalog),
+                    event_facts,
+                    exclusion: self.exclusion(position, event, event_facts),
                     is_covered: (position.index as usize) < covered,
                     is_emailed: event.fanout_id.is_some_and(|i| emailed.contains(&i)),
                     is_pending: pending.contains(&position),
@@ -124,7 +128,7 @@ impl UserFacts<'_> {
         };
         let is_alone = route.is_outside_digest();
         let is_muted = self.muted.contains_key(&case.position);
-        let facts = case.catalog.facts(event);
+        let facts = case.event_facts.facts(event);
         let applies = !facts.retracted && facts.object == ObjectState::Notifiable;
         let waits = is_alone && applies && !is_muted;
         // If a mute canceled the event's batch, the mute is the reason to show.
@@ -134,7 +138,7 @@ impl UserFacts<'_> {
             .filter(|why| !(is_muted && *why == EventStatus::NotEmailed));
         let admits = |scope: EmailScope| scope.admits(&event.kind, policies);
         let gets_digest = self.digests.is_some_and(|(_, scope)| admits(scope));
-        let is_muted_now = || eligibility::is_muted(self.mutes, event, self.now, case.catalog);
+        let is_muted_now = || eligibility::is_muted(self.mutes, event, self.now, case.event_facts);
         let is_sent = case.is_emailed || case.is_covered;
         match (case.exclusion, of_batch) {
             (Some(Exclusion::Retracted), _) if !is_sent => EventStatus::Retracted,
@@ -184,7 +188,7 @@ impl UserFacts<'_> {
             _ => None,
         };
         let outcome = batch_delivery.map(|row| row.outcome.clone()).unwrap_or_default();
-        let object = case.catalog.object(event);
+        let object = case.event_facts.object(event);
         ExplainedEvent {
             position: case.position,
             kind: event.kind.to_string(),
@@ -239,7 +243,7 @@ impl UserFacts<'_> {
         row: &Delivery,
         sent: &ReconstructedEmail,
     ) -> (EmailPlace, Option<EventStatus>) {
-        let (event, built, catalog) = (case.event, row.built_at(), case.catalog);
+        let (event, built, event_facts) = (case.event, row.built_at(), case.event_facts);
         // If fewer events are found than were recorded, the missing ones were withdrawn since. The
         // others are right.
         let is_reliable = |email: &&SelectedEvents| {
@@ -263,9 +267,9 @@ impl UserFacts<'_> {
         let muted = self.muted.get(&case.position);
         let is_seen = self.has_seen(case.position) && case.batch.is_none();
         let reasons = [
-            (catalog.was_retracted_by(event, built), EventStatus::Retracted),
-            (catalog.object_or_withdrawn(event).is_none(), EventStatus::UnknownObject),
-            (catalog.notifiable_object(event).is_none(), EventStatus::Withdrawn),
+            (event_facts.was_retracted_by(event, built), EventStatus::Retracted),
+            (event_facts.object_or_withdrawn(event).is_none(), EventStatus::UnknownObject),
+            (event_facts.notifiable_object(event).is_none(), EventStatus::Withdrawn),
             (muted.is_some_and(|since| *since <= built), EventStatus::Muted),
             (is_repeated, EventStatus::Repeated),
             (is_seen, EventStatus::Seen),
@@ -318,7 +322,7 @@ struct Case<'a> {
     stack: &'a Stack,
     position: Position,
     event: &'a Event,
-    catalog: &'a EventFacts,
+    event_facts: &'a EventFacts,
     exclusion: Option<Exclusion>,
     is_covered: bool,
     is_emailed: bool,

@@ -23,14 +23,14 @@ use crate::store::Stacks;
 type Recipients<'a> = HashMap<Id, (&'a User, Selection)>;
 
 impl Compose {
-    /// Returns the events that these rows' batches may include, by batch id, and loads them into
-    /// the catalog. Batches without a record are omitted.
+    /// Returns the events that these rows' batches may include, by batch id, and loads the facts
+    /// about them. Batches without a record are omitted.
     pub(super) async fn batch_events(
         &self,
         rows: &[Delivery],
         users: &[Option<User>],
         selections: &[Selection],
-        catalog: &mut EventFacts,
+        event_facts: &mut EventFacts,
     ) -> Result<HashMap<Id, CandidateEvents>> {
         let (mut recipients, mut markers) = (Recipients::new(), HashMap::new());
         for ((row, user), selection) in rows.iter().zip(users).zip(selections) {
@@ -49,7 +49,7 @@ impl Compose {
         let settled = batches.iter().filter(|batch| batch.state != BatchState::Closing);
         let settled: Vec<Batch> = settled.cloned().collect();
         let stacks = stacks_of(&**store, &settled).await?;
-        let mut events = self.select(batches, &recipients, catalog).await?;
+        let mut events = self.select(batches, &recipients, event_facts).await?;
         for batch in settled {
             if let Some(events) = events.get_mut(&batch.id) {
                 let marker = markers[&batch.id];
@@ -60,25 +60,25 @@ impl Compose {
         Ok(events)
     }
 
-    /// Returns the events that these batches may include, by batch id, and loads them into the
-    /// catalog.
+    /// Returns the events that these batches may include, by batch id, and loads the facts about
+    /// them.
     async fn select(
         &self,
         batches: Vec<Batch>,
         recipients: &Recipients<'_>,
-        catalog: &mut EventFacts,
+        event_facts: &mut EventFacts,
     ) -> Result<HashMap<Id, CandidateEvents>> {
         let (mut events, mut incomplete) = (HashMap::with_capacity(batches.len()), Vec::new());
         let items = batches.iter().flat_map(|batch| &batch.events.items);
         let kept: Vec<Event> = items.cloned().map(Event::from).collect();
-        catalog.load_objects_and_retractions(kept.iter()).await?;
+        event_facts.load_objects_and_retractions(kept.iter()).await?;
         let kept = batches.iter().map(|batch| (batch.id, &batch.events.items[..]));
-        self.load_mutes(kept, recipients, catalog).await?;
+        self.load_mutes(kept, recipients, event_facts).await?;
         for batch in batches {
             let (user, selection) = recipients[&batch.id];
             let is_included = |item: &BatchItem| {
-                wants(user, selection, item, catalog)
-                    && catalog.applicable_object(&Event::from(item.clone())).is_some()
+                wants(user, selection, item, event_facts)
+                    && event_facts.applicable_object(&Event::from(item.clone())).is_some()
             };
             // Events that were only counted may be muted too.
             let may_mute = batch.events.omitted_count() > 0 && has_mutes(user, selection);
@@ -93,24 +93,24 @@ impl Compose {
         for batch in incomplete {
             let items = batch.all_events(stacks.get(&batch.user));
             let joined: Vec<Event> = items.iter().cloned().map(Event::from).collect();
-            catalog.load_objects_and_retractions(joined.iter()).await?;
+            event_facts.load_objects_and_retractions(joined.iter()).await?;
             events.insert(batch.id, CandidateEvents::new(batch.key, items, 0));
         }
         let candidates = events.iter().map(|(id, events)| (*id, &events.items[..]));
-        self.load_mutes(candidates, recipients, catalog).await?;
+        self.load_mutes(candidates, recipients, event_facts).await?;
         for (id, events) in &mut events {
             let (user, selection) = recipients[id];
-            events.items.retain(|item| wants(user, selection, item, catalog));
+            events.items.retain(|item| wants(user, selection, item, event_facts));
         }
         Ok(events)
     }
 
-    /// Loads what the catalog needs to know which of these events are muted.
+    /// Loads the facts that show which of these events are muted.
     async fn load_mutes<'a>(
         &self,
         items: impl Iterator<Item = (Id, &'a [BatchItem])>,
         recipients: &Recipients<'_>,
-        catalog: &mut EventFacts,
+        event_facts: &mut EventFacts,
     ) -> Result<()> {
         let (policies, mut events) = (&self.context.policies, Vec::<Event>::new());
         for (batch, items) in items {
@@ -125,7 +125,7 @@ impl Compose {
                 }
             }
         }
-        Ok(eligibility::load_mute_facts(events, catalog).await?)
+        Ok(eligibility::load_mute_facts(events, event_facts).await?)
     }
 
     /// Returns the batches of this user that would become an email if they closed now, each with
@@ -141,14 +141,14 @@ impl Compose {
         };
         let recipient = |batch: &Batch| (batch.id, (user, Selection::Wanted(scope)));
         let recipients: Recipients = batches.iter().map(recipient).collect();
-        let mut catalog = EventFacts::for_emails(&self.context);
-        let events = self.select(batches.clone(), &recipients, &mut catalog).await?;
+        let mut event_facts = EventFacts::for_emails(&self.context);
+        let events = self.select(batches.clone(), &recipients, &mut event_facts).await?;
         let newest = newest_first(&events);
         let shown = newest.values().map(|events| (&user.id, events.iter().collect()));
         let shown: Vec<(&UserId, Vec<&Event>)> = shown.collect();
-        let reasons = self.load_reasons(&shown, &mut catalog).await?;
+        let reasons = self.load_reasons(&shown, &mut event_facts).await?;
         let with_content = |batch: Batch| {
-            let mut content = self.batch_content(events.get(&batch.id)?, &catalog)?;
+            let mut content = self.batch_content(events.get(&batch.id)?, &event_facts)?;
             content.follow_reasons = reasons.followed_things(&user.id, &content);
             Some((batch, content))
         };
@@ -176,12 +176,12 @@ fn has_mutes(user: &User, selection: Selection) -> bool {
 }
 
 /// Returns whether a batch may include this event for this user, regardless of its object.
-fn wants(user: &User, selection: Selection, item: &BatchItem, catalog: &EventFacts) -> bool {
+fn wants(user: &User, selection: Selection, item: &BatchItem, event_facts: &EventFacts) -> bool {
     let Selection::Wanted(scope) = selection else {
         return true;
     };
-    let (at, policies) = (item.fanout_id.time(), catalog.policies());
-    let is_muted = || eligibility::is_muted(&user.mutes, &item.clone().into(), at, catalog);
+    let (at, policies) = (item.fanout_id.time(), event_facts.policies());
+    let is_muted = || eligibility::is_muted(&user.mutes, &item.clone().into(), at, event_facts);
     let facts = EligibilityFacts {
         before_start: user.start.is_some_and(|start| start.is_after(item.fanout_id)),
         muted: has_mutes(user, selection) && is_muted(),

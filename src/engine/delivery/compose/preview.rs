@@ -144,9 +144,9 @@ impl Compose {
             return none(NO_RECORD);
         };
         let rows = std::slice::from_ref(row);
-        let mut catalog = EventFacts::for_emails(&self.context);
+        let mut event_facts = EventFacts::for_emails(&self.context);
         if row.state.needs_markers() {
-            catalog = catalog.ignoring_retractions_after(self.date_of(row));
+            event_facts = event_facts.ignoring_retractions_after(self.date_of(row));
         }
         let mut stacks = self.load_stacks(rows).await?;
         let inboxes = if skip_seen {
@@ -161,13 +161,14 @@ impl Compose {
             users.for_each(|user| user.mutes = Mutes::default());
         }
         let which = StackEvents::All;
-        eligibility::exclude_events(&mut stacks, &without_mutes, &inboxes, which, &mut catalog)
+        eligibility::exclude_events(&mut stacks, &without_mutes, &inboxes, which, &mut event_facts)
             .await?;
-        let chosen = self.choose(rows, users, &stacks, &[selection], &mut catalog).await?;
+        let chosen = self.choose(rows, users, &stacks, &[selection], &mut event_facts).await?;
         if selection == Selection::All {
             let wanted =
                 stacks.iter().flat_map(|stacks| self.select_pending(row, stacks, user, WANTED));
-            let applies = wanted.map(|pending| catalog.applicable_object(pending.event).is_some());
+            let applies =
+                wanted.map(|pending| event_facts.applicable_object(pending.event).is_some());
             let applies: Vec<bool> = applies.collect();
             if applies.contains(&true) && applies.contains(&false) {
                 // Events are missing because their objects were withdrawn, not because of the
@@ -175,7 +176,7 @@ impl Compose {
                 return none("its content cannot be reconstructed any more");
             }
         }
-        let Some(content) = self.content(row, &chosen, 0, &catalog) else {
+        let Some(content) = self.content(row, &chosen, 0, &event_facts) else {
             return none(match row.source {
                 DeliverySource::Digest(..) => {
                     "nothing of it is on their stacks any more, or applies"
@@ -189,7 +190,9 @@ impl Compose {
         let events = digest_events.chain(batch_items.map(Event::from));
         Ok(Ok(SelectedEvents {
             content,
-            included: events.filter(|event| catalog.applicable_object(event).is_some()).collect(),
+            included: events
+                .filter(|event| event_facts.applicable_object(event).is_some())
+                .collect(),
             counts_omitted: batch.is_some_and(|batch| batch.omitted > 0),
         }))
     }

@@ -26,19 +26,22 @@ pub(crate) struct Reasons {
 
 impl Reasons {
     /// Loads the follows of these users that concern their events. The details of the events must
-    /// be in the catalog.
-    pub(super) async fn of(shown: &[(&UserId, Vec<&Event>)], catalog: &EventFacts) -> Result<Self> {
+    /// be loaded.
+    pub(super) async fn of(
+        shown: &[(&UserId, Vec<&Event>)],
+        event_facts: &EventFacts,
+    ) -> Result<Self> {
         let mut pairs: BTreeSet<(FollowKey, &UserId)> = BTreeSet::new();
         for (user, events) in shown {
             let details =
-                events.iter().take(CHECKED_EVENTS).filter_map(|event| catalog.details(event));
+                events.iter().take(CHECKED_EVENTS).filter_map(|event| event_facts.details(event));
             let keys = details.flat_map(|details| details.follow_keys());
             pairs.extend(keys.map(|key| (key, *user)));
         }
         let keys: BTreeSet<&FollowKey> = pairs.iter().map(|(key, _)| key).collect();
         let object_keys: Vec<ObjectKey> =
             keys.iter().map(|key| ObjectKey::stored(key.as_str())).collect();
-        let objects = catalog.read_objects(&object_keys).await?;
+        let objects = event_facts.read_objects(&object_keys).await?;
         let mut named: HashMap<FollowKey, FollowReason> = HashMap::new();
         for (key, object) in keys.into_iter().zip(objects) {
             if let Some(followed) = object.and_then(|object| named_by(key, object)) {
@@ -51,7 +54,7 @@ impl Reasons {
         let follows = if pairs.is_empty() {
             Vec::new()
         } else {
-            catalog.context().store.following(&pairs).await?
+            event_facts.context().store.following(&pairs).await?
         };
         let following = pairs.into_iter().zip(follows).filter(|(_, follows)| *follows);
         Ok(Self { following: following.map(|(pair, _)| pair).collect(), named })
