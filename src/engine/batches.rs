@@ -90,16 +90,16 @@ impl BatchService {
             }
             let are_stored = store.put_accumulators(&changed, ids.next(at)).await?;
             remaining = Vec::new();
-            let mut full = Vec::new();
+            let mut to_file = Vec::new();
             let with_joins = changed.into_iter().zip(joins_of_changed);
             for ((accumulator, joins), is_stored) in with_joins.zip(are_stored) {
                 if !is_stored {
                     remaining.push(joins);
                 } else if accumulator.ended.len() > MAX_ENDED {
-                    full.push(accumulator);
+                    to_file.push(accumulator);
                 }
             }
-            self.file_ended_batches(full, at).await?;
+            self.file_ended_batches(to_file, at).await?;
         }
         Ok(())
     }

@@ -140,7 +140,7 @@ impl DigestService {
         progress: &dyn Progress,
     ) -> Result<()> {
         let run = Run::new(self, request, report, None, progress);
-        run.scan().await?;
+        run.execute().await?;
         Ok(())
     }
 
@@ -155,7 +155,7 @@ impl DigestService {
         let request = DigestRequest { dry_run: true, ..request.clone() };
         let mut report = DigestReport::default();
         let run = Run::new(self, &request, &mut report, Some(on_digest), progress);
-        run.scan().await?;
+        run.execute().await?;
         Ok(report)
     }
 
@@ -223,7 +223,7 @@ impl<'a> Run<'a> {
     }
 
     /// Returns whether it skipped a due user because of an open email.
-    async fn scan(mut self) -> Result<bool> {
+    async fn execute(mut self) -> Result<bool> {
         let (digests, at) = (self.digests, self.at);
         if self.sends() {
             self.report.ended = self.sender.drain().await?.end_reason();

@@ -238,8 +238,8 @@ impl FanOutService {
         let now = self.context.clock.now();
         let lease = self.context.lease_until(now + self.settings().lease);
         let any = self.settings().merge;
-        let most = ClaimLimit { any, small: MAX_SMALL };
-        let claimed = self.context.store.claim_fanouts(&lease, now, most).await?;
+        let limit = ClaimLimit { any, small: MAX_SMALL };
+        let claimed = self.context.store.claim_fanouts(&lease, now, limit).await?;
         let ClaimedFanouts { mut fanouts, bad } = claimed;
         done.bad_fanouts.add(bad);
         fanouts.retain(|fanout| !under_way.contains(&fanout.id));

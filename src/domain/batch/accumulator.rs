@@ -346,24 +346,24 @@ impl BatchAppend {
         if policy.is_immediate() || policy.deferred_until.is_some() || items.is_empty() {
             return None;
         }
-        let closes_from = at.checked_add_signed(policy.cooldown)?;
-        let count_to = match policy.close_at {
+        let min_closes_at = at.checked_add_signed(policy.cooldown)?;
+        let max_count = match policy.close_at {
             // Events that fill the batch close it.
             Some(full) => Some(full.get().checked_sub(items.len() as u64 + 1)?),
             None => None,
         };
-        let opened_from = match policy.max_wait {
-            Some(longest) => Some(closes_from.checked_sub_signed(longest)?),
+        let min_opened_at = match policy.max_wait {
+            Some(longest) => Some(min_closes_at.checked_sub_signed(longest)?),
             None => None,
         };
         Some(Self {
             at,
             policy: policy.fingerprint(),
             keep: policy.keep,
-            max_count: count_to,
+            max_count,
             max_joined: MAX_FANOUTS.checked_sub(fanouts.len())?,
-            min_opened_at: opened_from,
-            min_closes_at: closes_from,
+            min_opened_at,
+            min_closes_at,
             fanouts,
             items,
         })

@@ -215,13 +215,15 @@ impl Compose {
             cause: Some(cause),
             ..Settlement::for_row(row, DeliveryState::Canceled, 0, Some(reason))
         };
-        let (user, barred) = allowed.map_err(|why| cancel(SettlementCause::NotMailable, &why))?;
+        let (user, restriction) =
+            allowed.map_err(|why| cancel(SettlementCause::NotMailable, &why))?;
         check_takes_markers(row, stacks)
             .map_err(|why| cancel(SettlementCause::NotMailable, &why))?;
-        let content = self.content(row, chosen, index, event_facts).ok_or_else(|| match &barred {
-            Some(why) => cancel(SettlementCause::NotMailable, why),
-            None => cancel(SettlementCause::NothingLeft, "nothing is left that applies"),
-        });
+        let content =
+            self.content(row, chosen, index, event_facts).ok_or_else(|| match &restriction {
+                Some(why) => cancel(SettlementCause::NotMailable, why),
+                None => cancel(SettlementCause::NothingLeft, "nothing is left that applies"),
+            });
         Ok((user, content?))
     }
 
@@ -240,14 +242,14 @@ impl Compose {
         let mut defer = |at, why: &str| {
             built.deferrals.push(Deferral::for_row(row, DeliveryState::Pending, at, why));
         };
-        let Some(absent) = brand.filter(is_absent).map(BrandName::unconfigured_reason) else {
+        let Some(reason) = brand.filter(is_absent).map(BrandName::unconfigured_reason) else {
             return defer(now, "its brand has changed");
         };
         if now - row.created < self.context.config.delivery.give_up_after {
-            return defer(now + BRAND_CHECK_INTERVAL, &absent);
+            return defer(now + BRAND_CHECK_INTERVAL, &reason);
         }
         let state = DeliveryState::for_rejected(has_markers);
-        let why = format!("given up: {absent}");
+        let why = format!("given up: {reason}");
         built.settlements.push(Settlement::for_row(row, state, 0, Some(&why)).into_given_up());
         // The ledger excuses reopened rows.
         built.excused += u64::from(row.attempts.reopened == 0);
@@ -330,12 +332,12 @@ impl Compose {
     ) -> Option<EmailContent> {
         let content = match row.source.batch() {
             None => {
-                let applies = |event: &Event| event_facts.event_data(event);
+                let event_data = |event: &Event| event_facts.event_data(event);
                 build_digest_content(
                     &chosen.digests[index],
                     &self.context.policies,
                     self.caps(),
-                    applies,
+                    event_data,
                 )
             }
             Some(batch) => self.batch_content(chosen.batches.get(&batch)?, event_facts),
@@ -351,9 +353,9 @@ impl Compose {
         events: &CandidateEvents,
         event_facts: &EventFacts,
     ) -> Option<EmailContent> {
-        let applies = |event: &Event| event_facts.event_data(event);
+        let event_data = |event: &Event| event_facts.event_data(event);
         let (key, policies) = (&events.key, &self.context.policies);
-        build_batch_content(key, &events.items, events.omitted, policies, applies)
+        build_batch_content(key, &events.items, events.omitted, policies, event_data)
     }
 
     /// Returns the events that a digest's row may include.
@@ -389,12 +391,12 @@ impl Compose {
         }
         let describe = |why: UnmailableReason| format!("the person is {}", why.as_str());
         suppressed.email_scope(user).map_err(describe)?;
-        let mut barred = suppressed.check_mailable(user).err().map(describe);
+        let mut restriction = suppressed.check_mailable(user).err().map(describe);
         if matches!(row.source, DeliverySource::Digest(..)) {
             let (schedule, scope) = user.digest_schedule(&self.context.config.digest.schedule);
             if scope == EmailScope::MandatoryOnly {
                 let why =
-                    barred.get_or_insert_with(|| "the person wants no digest any more".into());
+                    restriction.get_or_insert_with(|| "the person wants no digest any more".into());
                 if schedule.cadence == Cadence::Never {
                     return Err(why.clone());
                 }
@@ -403,7 +405,7 @@ impl Compose {
                 return Err("the row covers nothing".into());
             }
         }
-        Ok((user, barred))
+        Ok((user, restriction))
     }
 
     /// Returns a composer for emails of this brand; `None` if the brand is not configured. Without

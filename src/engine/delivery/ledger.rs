@@ -88,10 +88,10 @@ impl Ledger {
         ids: &[DeliveryId],
         work: impl Future<Output = T>,
     ) -> T {
-        let (end, mut ended) = oneshot::channel::<()>();
+        let (work_end, mut ended) = oneshot::channel::<()>();
         let work = async {
             let result = work.await;
-            drop(end);
+            drop(work_end);
             result
         };
         let renewals = async {
@@ -121,55 +121,60 @@ impl Ledger {
             self.tally.record_deferrals(&decisions.deferrals);
         }
         let settlements = std::mem::take(&mut decisions.settlements).into_iter();
-        let mut ends: Vec<(&Delivery, Settlement)> =
-            settlements.filter_map(|end| Some((*rows.get(&end.id)?, end))).collect();
-        if ends.is_empty() {
+        let mut settled: Vec<(&Delivery, Settlement)> = settlements
+            .filter_map(|settlement| Some((*rows.get(&settlement.id)?, settlement)))
+            .collect();
+        if settled.is_empty() {
             return Ok(decisions);
         }
         crash::point("before-settle");
         // Outcomes are recorded even if the markers cannot be written.
         let time_limit = self.third_of_lease().min(MARKING_TIMEOUT);
-        let (marked, marking_error) = match timeout(time_limit, self.mark_accepted(&ends)).await {
+        let (marked, marking_error) = match timeout(time_limit, self.mark_accepted(&settled)).await
+        {
             Ok(Ok(marked)) => (marked, None),
             Ok(Err(error)) => (HashSet::new(), Some(error)),
             // Timed out: the markers are written after the outcomes are recorded.
             Err(_) => (HashSet::new(), None),
         };
-        let transition = |(row, end): &(&Delivery, Settlement)| {
+        let transition = |(row, settlement): &(&Delivery, Settlement)| {
             if marked.contains(&row.id) {
-                Transition::SettleAndClose(end.clone())
+                Transition::SettleAndClose(settlement.clone())
             } else {
-                Transition::Settle(end.clone())
+                Transition::Settle(settlement.clone())
             }
         };
-        let transitions = ends.iter().map(transition).collect();
+        let transitions = settled.iter().map(transition).collect();
         let mut applied = self.advance(transitions, self.context.clock.now()).await?.into_iter();
         crash::point("after-settle");
-        ends.retain(|_| applied.next().unwrap_or(false));
-        let has_failed_again = |(row, end): &&(&Delivery, Settlement)| {
-            end.state == DeliveryState::Failed && row.attempts.reopened > 0
+        settled.retain(|_| applied.next().unwrap_or(false));
+        let has_failed_again = |(row, settlement): &&(&Delivery, Settlement)| {
+            settlement.state == DeliveryState::Failed && row.attempts.reopened > 0
         };
-        decisions.excused += ends.iter().filter(has_failed_again).count() as u64;
-        self.tally.record_settlements(ends.iter().map(|(_, end)| end));
+        decisions.excused += settled.iter().filter(has_failed_again).count() as u64;
+        self.tally.record_settlements(settled.iter().map(|(_, settlement)| settlement));
         if let Some(error) = marking_error {
             return Err(error);
         }
-        let mut unclosed: Vec<_> = ends.iter().map(|(row, end)| (*row, end.state)).collect();
+        let mut unclosed: Vec<_> =
+            settled.iter().map(|(row, settlement)| (*row, settlement.state)).collect();
         unclosed.retain(|(row, _)| !marked.contains(&row.id));
         self.close(&unclosed).await?;
-        decisions.settlements = ends.into_iter().map(|(_, end)| end).collect();
+        decisions.settlements = settled.into_iter().map(|(_, settlement)| settlement).collect();
         Ok(decisions)
     }
 
     /// Writes the markers of accepted digests. Returns the rows that can be closed when they are
     /// settled. Markers that a stack cannot take are retried when the row is closed.
-    async fn mark_accepted(&self, ends: &[(&Delivery, Settlement)]) -> Result<HashSet<DeliveryId>> {
-        let mut rows = Vec::new();
-        for (row, end) in ends {
-            if end.state == DeliveryState::Sent && row.source.digest().is_some() {
-                rows.push(*row);
-            }
-        }
+    async fn mark_accepted(
+        &self,
+        settled: &[(&Delivery, Settlement)],
+    ) -> Result<HashSet<DeliveryId>> {
+        let is_accepted_digest = |(row, settlement): &&(&Delivery, Settlement)| {
+            settlement.state == DeliveryState::Sent && row.source.digest().is_some()
+        };
+        let mut rows: Vec<&Delivery> =
+            settled.iter().filter(is_accepted_digest).map(|(row, _)| *row).collect();
         let bad = self.mark(&rows).await?;
         let unmarked_users: HashSet<&UserId> = bad.iter().map(|bad| &bad.user).collect();
         rows.retain(|row| !unmarked_users.contains(&row.user));
@@ -230,14 +235,14 @@ impl Ledger {
     /// settles the batches.
     async fn close_batches(&self, settled: &[SettledBatch<'_>]) -> Result<Vec<DefectiveStack>> {
         let store = &self.context.store;
-        let flushed: Vec<_> = settled.iter().filter(|batch| batch.state.needs_markers()).collect();
-        let ids: Vec<Id> = flushed.iter().map(|batch| batch.id).collect();
+        let to_mark: Vec<_> = settled.iter().filter(|batch| batch.state.needs_markers()).collect();
+        let ids: Vec<Id> = to_mark.iter().map(|batch| batch.id).collect();
         let batches = store.filed_batches(&ids).await?;
         let large = batches.iter().flatten().filter(|batch| is_large(batch));
         let large: Vec<Batch> = large.cloned().collect();
         let stacks = stacks_of(&**store, &large).await?;
         let mut markers = Vec::new();
-        for (SettledBatch { row, .. }, batch) in flushed.iter().zip(batches) {
+        for (SettledBatch { row, .. }, batch) in to_mark.iter().zip(batches) {
             let Some(batch) = batch else { continue };
             let stacks = stacks.get(&batch.user).filter(|_| is_large(&batch));
             let mut days: BTreeMap<Day, Vec<Id>> = BTreeMap::new();
@@ -250,12 +255,12 @@ impl Ledger {
             }));
         }
         let bad = self.write_markers(markers).await?;
-        let end = |batch: &SettledBatch<'_>| match batch.state {
+        let final_state = |batch: &SettledBatch<'_>| match batch.state {
             DeliveryState::Canceled => (batch.id, BatchState::Canceled),
             _ => (batch.id, BatchState::Closed),
         };
-        let ends: Vec<(Id, BatchState)> = settled.iter().map(end).collect();
-        store.settle_batches(&ends, self.context.clock.now()).await?;
+        let states: Vec<(Id, BatchState)> = settled.iter().map(final_state).collect();
+        store.settle_batches(&states, self.context.clock.now()).await?;
         Ok(bad)
     }
 }

@@ -400,14 +400,14 @@ impl BacklogTotals {
     /// stack is omitted. The next run reads it again, until that stack is repaired or too old.
     pub(super) async fn store(
         &self,
-        backlog_days: &BacklogService,
+        service: &BacklogService,
         old_days: &OldDays,
         at: DateTime<Utc>,
     ) -> Result<()> {
         for old in old_days.with_blocked() {
             if !self.skipped_days.contains(&old.day) {
                 let backlog = self.days.get(&old.day).copied().unwrap_or_default();
-                backlog_days.store_backlog(old, backlog, at).await?;
+                service.store_backlog(old, backlog, at).await?;
             }
         }
         Ok(())

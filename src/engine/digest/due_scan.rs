@@ -53,7 +53,7 @@ impl DigestService {
         };
         let is_full_scan = users.is_none();
         let request = DigestRequest { at: Some(now), users, ..DigestRequest::default() };
-        let skipped_open = Run::new(self, &request, report, None, progress).scan().await?;
+        let skipped_open = Run::new(self, &request, report, None, progress).execute().await?;
         if is_complete(report) && !progress.should_stop() {
             let (last_full_scan, due) = match &last_scan {
                 // This tick was a full scan, because too many users are due. The next one must not
