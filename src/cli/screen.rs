@@ -308,34 +308,34 @@ fn is_unsafe(c: char) -> bool {
 }
 
 /// Returns the visible symbol for an unsafe character.
-fn symbol(c: char) -> char {
+fn symbol_for(c: char) -> char {
     match c {
-        '\u{0}'..='\u{1f}' => char::from_u32(0x2400 + u32::from(c)).unwrap_or(UNKNOWN),
+        '\u{0}'..='\u{1f}' => char::from_u32(0x2400 + u32::from(c)).unwrap_or(UNKNOWN_SYMBOL),
         '\u{7f}' => '\u{2421}',
-        _ => UNKNOWN,
+        _ => UNKNOWN_SYMBOL,
     }
 }
 
-const UNKNOWN: char = '\u{fffd}';
+const UNKNOWN_SYMBOL: char = '\u{fffd}';
 
 /// Makes text safe to print as a single line: it cannot move the cursor, turn the direction of the
 /// line, or start a new one.
 pub(super) fn printable_line(text: &str) -> Cow<'_, str> {
-    replace(text, is_unsafe)
+    replace_chars(text, is_unsafe)
 }
 
 /// Makes text safe to print, and keeps its line breaks.
 pub(super) fn printable_lines(text: &str) -> Cow<'_, str> {
-    replace(text, |c| is_unsafe(c) && c != '\n')
+    replace_chars(text, |c| is_unsafe(c) && c != '\n')
 }
 
 /// Replaces these characters by symbols. Direction isolates have no width and are omitted.
-fn replace(text: &str, is_replaced: impl Fn(char) -> bool) -> Cow<'_, str> {
+fn replace_chars(text: &str, is_replaced: impl Fn(char) -> bool) -> Cow<'_, str> {
     if !text.contains(&is_replaced) {
         return Cow::Borrowed(text);
     }
     let shown = text.chars().filter(|c| !matches!(c, '\u{2066}'..='\u{2069}'));
-    Cow::Owned(shown.map(|c| if is_replaced(c) { symbol(c) } else { c }).collect())
+    Cow::Owned(shown.map(|c| if is_replaced(c) { symbol_for(c) } else { c }).collect())
 }
 
 /// Escapes the unsafe characters of compact JSON. Parsers read the same value.

@@ -55,14 +55,13 @@ async fn run_once(app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result
     let (worker, mut round) = (app.worker(), Round::default());
     let result = within_grace(app, stop, worker.round_into(&mut round, &mut None, stop)).await;
     let is_stopping = *stop.borrow();
-    let released = match (&result, &mut round.digests) {
-        (Some(_), _) => last_write(is_stopping, worker.release_leases()).await,
-        // At the end of the grace, `within_grace` has released the leases.
-        (None, digests) => {
-            digests.iter_mut().for_each(|report| report.ended = Some(EarlyEnd::Stopped));
-            Ok(())
-        }
-    };
+    // At the end of the grace, `within_grace` has released the leases.
+    let is_cut_off = result.is_none();
+    let released =
+        if is_cut_off { Ok(()) } else { last_write(is_stopping, worker.release_leases()).await };
+    if is_cut_off && let Some(report) = &mut round.digests {
+        report.ended.get_or_insert(EarlyEnd::Stopped);
+    }
     result.transpose()?;
     let now = app.context.clock.now();
     let digests = round.digests.as_ref().map(|report| DigestActivity::from_report(report, now));
